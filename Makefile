@@ -3,8 +3,8 @@
 
 .PHONY: help demo hostile hostile-short browser check test tests loom lint bench compare compare-threading compare-check ecosystem ecosystem-check python python-check profiler profiler-test setup clean
 
-# Crates with models of their concurrent structures, wherever they have moved to.
-LOOM = $(sort $(shell grep -rl --include=*.rs 'cfg(all(test, loom))' crates | cut -d/ -f2 | sed 's/^/leeward-/'))
+# Crates with models of their concurrent structures, wherever they stand.
+LOOM = $(shell scripts/loom-crates)
 
 help:
 	@echo "make demo              build, overload a server on this machine with and without control, show the report (a minute after the build)"
@@ -63,7 +63,7 @@ lint:
 	RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps --locked
 
 bench: setup
-	cargo bench --locked -p leeward-control -p leeward-sim
+	cargo bench --locked -p leeward-controllers -p leeward-recording -p leeward-threading -p leeward-sim
 
 # A workspace of its own (see compare/Cargo.toml), in a folder of its own.
 compare: setup

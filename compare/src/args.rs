@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use leeward_control::threading::Threading;
+use leeward_threading::Threading;
 
 use crate::servers::{Idling, ServerKind};
 

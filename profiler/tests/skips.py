@@ -1,4 +1,4 @@
-"""What becomes of a test whose need this machine lacks: the same as crates/testkit/src/require.rs does for tests in Rust.
+"""What becomes of a test whose need this machine lacks: the same as tests/testkit/src/require.rs does for tests in Rust.
 
 `missing` prints a line, appends it to the file named by LEEWARD_SKIPS, and ends the tests where LEEWARD_REQUIRE lists the need.
 """

@@ -4,7 +4,7 @@ use crate::errors;
 use crate::patience::{Progress, Stop, catching, patiently};
 use crate::scenario::Scenario;
 use crate::table::{Builder, Table};
-use leeward_control::registry::Registry;
+use leeward_core::registry::Registry;
 use leeward_lab::sweep::{self, Axis, CONTROLLER, SweepError, run_cells};
 use leeward_outcome::table as rows;
 use pyo3::prelude::*;

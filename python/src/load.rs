@@ -3,9 +3,9 @@
 use crate::errors;
 use crate::patience::{Progress, Stop, patiently};
 use leeward_catalogue::Catalogue;
-use leeward_control::params::{Params, Raw};
-use leeward_control::registry::{Algorithm, Environment, Registry};
-use leeward_control::units::{Nanos, Rate, parse_duration};
+use leeward_core::params::{Params, Raw};
+use leeward_core::registry::{Algorithm, Environment};
+use leeward_core::units::{Nanos, Rate, parse_duration};
 use leeward_load::{Answers, LoadConfig, Plan, Polling, Schedule, ServerProtocol, Transport, address, run};
 use leeward_outcome::Distribution;
 use leeward_services::case::{CaseError, Target};
@@ -249,7 +249,7 @@ pub(crate) fn load(
             format!("{clients} are not enough for {of} generators; accepted: one for each at least"),
         ));
     }
-    let registry = Registry::builtin();
+    let registry = leeward_controllers::builtin();
     let algorithm = registry.find(controller).map_err(|error| wrong("controller", error.to_string()))?.clone();
     let pairs: Vec<(&str, Raw)> =
         params.iter().map(|(name, value)| (name.as_str(), Raw::Text(value.clone()))).collect();

@@ -6,7 +6,7 @@ use crate::errors;
 use crate::patience::{Stop, catching};
 use crate::results::Results;
 use crate::table::Table;
-use leeward_control::registry::Registry;
+use leeward_core::registry::Registry;
 use leeward_lab::scenario::{self as lab, ScenarioError};
 use leeward_lab::{Scenario as Checked, builtin_scenarios};
 use pyo3::prelude::*;

@@ -6,7 +6,7 @@ import pytest
 
 import leeward as lw
 
-GOLDEN = Path(__file__).parents[2] / "crates/control/tests/golden"
+GOLDEN = Path(__file__).parents[2] / "controllers/recording/tests/golden"
 
 
 def test_a_recording_is_a_frame():

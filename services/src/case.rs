@@ -3,9 +3,9 @@
 
 use crate::arguments::{Argument, Values};
 use crate::served::{Backend, Served};
-use leeward_control::params::Params;
-use leeward_control::registry::Algorithm;
-use leeward_control::units::{Nanos, UnitError};
+use leeward_core::params::Params;
+use leeward_core::registry::Algorithm;
+use leeward_core::units::{Nanos, UnitError};
 use leeward_load::ask::Ask;
 use leeward_rpc::client::{Client, Encryption};
 use leeward_workload::Service;

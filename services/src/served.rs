@@ -1,8 +1,8 @@
 //! A service that is ready to be served: what a [`Case`](crate::case::Case) makes of its arguments, and of the requests that
 //! a scenario names. Never here: which services there are.
 
+use leeward_engine::{Config, Source};
 use leeward_load::ask::Ask;
-use leeward_port::{Config, Source};
 use leeward_rpc::server::{Builder, Server, ServerError};
 use std::fmt::{self, Debug, Formatter};
 use std::io;

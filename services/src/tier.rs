@@ -6,14 +6,14 @@ use crate::case::{Case, CaseError, Progress, Requests, Target};
 use crate::served::{Backend, Served};
 use crate::tiers::questions::has_leaves;
 use crate::tiers::{BEGIN, LEAF_ADMISSION, Way};
-use leeward_control::threading::Threading;
-use leeward_control::units::{Nanos, UnitError, parse_duration};
+use leeward_core::units::{Nanos, UnitError, parse_duration};
 use leeward_load::ask::Ask;
 use leeward_rpc::server::{Builder, Failed, Request, Server, ServerError};
 use leeward_rpc::tier::{
     Calls, Enough, LeafId, Leaves, Links, MidTier, Needs, Options, Replies, Reply, Step, Tier, TierError,
 };
 use leeward_rpc::wire::Method;
+use leeward_threading::Threading;
 use std::fmt::{self, Display, Formatter};
 use std::sync::Arc;
 

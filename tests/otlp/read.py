@@ -1,6 +1,6 @@
 """Reads the body of an OTLP export from the standard input by OpenTelemetry's own definitions, and prints a line per metric: name, kind, unit, points.
 
-Fails for a field that the definitions lack. Needs `scripts/setup otlp`; the test is crates/cli/tests/suite/otlp.rs.
+Fails for a field that the definitions lack. Needs `scripts/setup otlp`; the test is cli/tests/suite/otlp.rs.
 """
 import sys
 

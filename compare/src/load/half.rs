@@ -6,8 +6,8 @@ use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use anyhow::{Result, ensure};
-use leeward_control::registry::{Environment, Registry};
-use leeward_control::units::{Nanos, Rate};
+use leeward_core::registry::Environment;
+use leeward_core::units::{Nanos, Rate};
 use leeward_load::{LoadConfig, LoadReport, Plan, Polling, Schedule};
 use leeward_workload::{Arrivals, Segment, Service, Shares, Workload};
 
@@ -49,7 +49,7 @@ pub(crate) fn open_loop(
 }
 
 fn run(address: SocketAddr, controller: &str, plan: &Plan, times: Times) -> Result<LoadReport> {
-    let registry = Registry::builtin();
+    let registry = leeward_controllers::builtin();
     let algorithm = registry.find(controller)?;
     let params = algorithm.params(&[])?;
     // The client side of a controller knows nothing of the server's cores.

@@ -3,7 +3,7 @@
 //! measured.
 
 use anyhow::{Context, Result, bail, ensure};
-use leeward_control::units::Priority;
+use leeward_core::units::Priority;
 use leeward_rpc::wire::{
     Budget, Call, CreditId, Encoder, Frame, HEADER_LEN, Kind, Method, PayloadLimit, Register, RequestId, Timestamp,
 };

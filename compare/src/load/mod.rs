@@ -20,7 +20,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use anyhow::Result;
-use leeward_control::units::Nanos;
+use leeward_core::units::Nanos;
 use leeward_rpc::tls::ClientTls;
 use sealed::Sealed;
 

@@ -4,8 +4,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
-use leeward_control::registry::Registry;
-use leeward_control::threading::Threading;
+use leeward_threading::Threading;
 use leeward_rpc::server::{Builder, Failed, Handler, IoUring, Request, Server};
 use leeward_rpc::tier::{Leaves, Options};
 use leeward_rpc::tls::{ServerFiles, ServerTls};
@@ -62,7 +61,7 @@ pub(crate) fn start_far(args: &ServeArgs) -> Result<SocketAddr> {
 /// # Errors
 /// It can't start.
 pub(crate) fn start_synthetic(controller: &str, args: &ServeArgs) -> Result<SocketAddr> {
-    let registry = Registry::builtin();
+    let registry = leeward_controllers::builtin();
     let algorithm = registry.find(controller)?;
     start(builder(args).objective(RTT, SLO).admission(algorithm, algorithm.params(&[])?), Synthetic::new())
 }

@@ -1,7 +1,7 @@
 //! The least that a server over datagrams can do: what has come is worked on and sent back, many in one system call each way.
 
 use anyhow::{Context, Result};
-use leeward_port::batch::messages::{Incoming, Outgoing};
+use leeward_engine::batch::messages::{Incoming, Outgoing};
 use nix::sys::socket::setsockopt;
 use nix::sys::socket::sockopt::{RcvBufForce, SndBufForce};
 use std::net::UdpSocket;

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use leeward_catalogue::Catalogue;
-use leeward_control::registry::{Environment, Registry};
-use leeward_control::units::{Nanos, Rate};
+use leeward_core::registry::Environment;
+use leeward_core::units::{Nanos, Rate};
 use leeward_load::ask::Ask;
 use leeward_load::{LoadConfig, LoadReport, Plan, Polling, Schedule};
 use leeward_workload::{Arrivals, Segment, Service, Shares, Workload};
@@ -56,11 +56,11 @@ impl Bench {
         let leaf = || Server::start_with(ServerKind::Leaf, load, &["--idle", "block", "--wait", &args.wait]);
         let leaves = (0..args.leaves).map(|_| leaf()).collect::<Result<Vec<_>>>()?;
         let requests = Catalogue::builtin().requests("tier")?;
-        let registry = Registry::builtin();
+        let registry = leeward_controllers::builtin();
         let target = leeward_services::case::Target {
             address: leaves[0].address(),
             algorithm: registry.find("none")?,
-            params: &leeward_control::params::Params::default(),
+            params: &leeward_core::params::Params::default(),
             rtt: RTT,
             slo: SLO,
             encryption: None,
@@ -125,7 +125,7 @@ impl Bench {
     fn run(&self, server: &Server, plan: &Plan) -> Result<LoadReport> {
         // Links to the leaves take a moment.
         std::thread::sleep(Duration::from_millis(200));
-        let registry = Registry::builtin();
+        let registry = leeward_controllers::builtin();
         let algorithm = registry.find("none")?;
         let params = algorithm.params(&[])?;
         let environment = Environment::new(1, RTT, SLO);

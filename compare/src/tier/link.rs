@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use anyhow::{Context, Result, bail};
-use leeward_control::units::{CreditId, Priority};
+use leeward_core::units::{CreditId, Priority};
 use leeward_rpc::wire::{
     Budget, Call, Decoder, Encoder, Frame, Method, PayloadLimit, Register, RequestId, Side, Timestamp,
 };

@@ -12,8 +12,8 @@ use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
 
 use anyhow::{Context, Result, ensure};
-use leeward_control::server::Feedback;
-use leeward_control::units::Credits;
+use leeward_core::server::Feedback;
+use leeward_core::units::Credits;
 use leeward_rpc::wire::{Answer, Call, Decoder, Frame, Nanos32, PayloadLimit, Pong, Regime, Response, Side, Welcome};
 use link::Link;
 use tokio::io::AsyncWriteExt;

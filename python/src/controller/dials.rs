@@ -3,8 +3,8 @@
 
 use super::seen::fraction;
 use crate::errors;
-use leeward_control::server::{Admission, Arrival, Departure, Feedback, RejectReason, Session, Verdict};
-use leeward_control::units::{Nanos, Priority, parse_duration};
+use leeward_core::server::{Admission, Arrival, Departure, Feedback, RejectReason, Session, Verdict};
+use leeward_core::units::{Nanos, Priority, parse_duration};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyString};
 use std::sync::Arc;

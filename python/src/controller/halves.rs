@@ -4,12 +4,10 @@ use super::ask::ask;
 use super::dials::{Dialled, Dials, told};
 use super::seen::{self, Shown};
 use crate::errors;
-use leeward_control::algorithms::breakwater::{PoolLaw, PoolState};
-use leeward_control::client::{ClientHalf, Gate};
-use leeward_control::server::{
-    Admission, Arrival, ControlLoop, Departure, Feedback, Gauges, RejectReason, Session, Signals, Verdict,
-};
-use leeward_control::units::{Nanos, Time};
+use leeward_controllers::breakwater::{PoolLaw, PoolState};
+use leeward_core::client::{ClientHalf, Gate};
+use leeward_core::server::{ Admission, Arrival, ControlLoop, Departure, Feedback, Gauges, RejectReason, Session, Signals, Verdict, };
+use leeward_core::units::{Nanos, Time};
 use pyo3::prelude::*;
 use pyo3::types::PyBool;
 use std::sync::Arc;

@@ -2,10 +2,10 @@
 //!
 //! Making an object costs as much as a short method. A view is used again in the next call, unless the controller has kept it.
 
-use leeward_control::algorithms::breakwater::PoolState;
-use leeward_control::registry;
-use leeward_control::server;
-use leeward_control::units::Nanos;
+use leeward_controllers::breakwater::PoolState;
+use leeward_core::registry;
+use leeward_core::server;
+use leeward_core::units::Nanos;
 use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::{PyFloat, PyInt};

@@ -9,8 +9,7 @@
 //! The server ends with its standard input. Requests are numbered in the order in which they are executed, as the replies of a server
 //! of one core are in the recording: that is how one finds the same request in both.
 
-use leeward_control::registry::Registry;
-use leeward_control::units::Nanos;
+use leeward_core::units::Nanos;
 use leeward_host::Recording;
 use leeward_rpc::server::{Failed, Handler, Request, Server};
 use leeward_trace::{request, trace};
@@ -61,7 +60,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let [address, path] = arguments.as_slice() else { return Err("usage: traced ADDRESS RECORDING".into()) };
     let recording = Recording::create(Path::new(path))?;
-    let registry = Registry::builtin();
+    let registry = leeward_controllers::builtin();
     let breakwater = registry.find("breakwater")?;
     let params = breakwater.params(&[])?;
     let server = Server::builder()

@@ -5,7 +5,7 @@
 
 pub mod data;
 
-use leeward_control::units::UnitError;
+use leeward_core::units::UnitError;
 use leeward_hdsearch::case::{HdSearchCase, HdSearchLeafCase};
 use leeward_kv::case::KvCase;
 use leeward_recommend::case::{RecommendCase, RecommendLeafCase};
@@ -96,7 +96,7 @@ impl Catalogue {
     /// let catalogue = Catalogue::builtin();
     /// assert_eq!(catalogue.requests("kv:usr:keys=24")?.to_string(), "kv:usr:keys=24");
     /// assert!(catalogue.requests("exp:10us")?.times().is_some());
-    /// # Ok::<(), leeward_control::units::UnitError>(())
+    /// # Ok::<(), leeward_core::units::UnitError>(())
     /// ```
     pub fn requests(&self, text: &str) -> Result<Arc<dyn Requests>, UnitError> {
         let Some((case, name)) = self.begun(text) else { return SyntheticCase.requests(text) };

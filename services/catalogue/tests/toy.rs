@@ -2,10 +2,10 @@
 //! served and loaded, with its answers checked. It touches nothing outside this file.
 
 use leeward_catalogue::Catalogue;
-use leeward_control::algorithms::none;
-use leeward_control::params::Params;
-use leeward_control::registry::Environment;
-use leeward_control::units::{Nanos, UnitError};
+use leeward_core::none;
+use leeward_core::params::Params;
+use leeward_core::registry::Environment;
+use leeward_core::units::{Nanos, UnitError};
 use leeward_load::ask::Ask;
 use leeward_load::{LoadConfig, LoadReport, Plan};
 use leeward_rpc::server::{Builder, Failed, Handler, Request, Server, ServerError};

@@ -6,7 +6,7 @@ use crate::file;
 use crate::hashing::Tables;
 use crate::wire::{NEAREST, append_candidates, append_found, append_question, read_found};
 use crate::{HdSearch, HdSearchLeaf};
-use leeward_control::units::UnitError;
+use leeward_core::units::UnitError;
 use leeward_services::arguments::{Argument, Values};
 use leeward_services::case::{Case, CaseError, Notice, Progress, Requests};
 use leeward_services::served::Backend;

@@ -144,8 +144,8 @@ fn many_threads_lose_nothing() {
 /// what is refused has changed nothing. Each thread has keys of its own, so it knows what must be there.
 #[test]
 fn refusals_change_nothing_and_acknowledgements_hold() {
-    use leeward_control::budget::Budget;
-    use leeward_control::units::Nanos;
+    use leeward_core::budget::Budget;
+    use leeward_core::units::Nanos;
     use leeward_runtime::budget;
     // Few locks and one class, and memory for everything.
     let config = StoreConfig { memory: 64 * PAGE, hash_power: 10, ..StoreConfig::default() };

@@ -2,7 +2,7 @@
 
 mod support;
 
-use leeward_control::units::Nanos;
+use leeward_core::units::Nanos;
 use leeward_kv::store::Visit;
 use leeward_testkit::greetings::GREETINGS;
 use std::io::{Read, Write};
@@ -166,9 +166,8 @@ fn a_stop_answers_what_has_been_begun() {
 /// A controller that refuses whatever has waited, and clients that ask for more than there can be.
 #[test]
 fn under_overload_what_is_acknowledged_is_there_and_what_is_refused_is_not() {
-    use leeward_control::budget::Budget;
-    use leeward_control::registry::Registry;
-    let registry = Registry::builtin();
+    use leeward_core::budget::Budget;
+    let registry = leeward_controllers::builtin();
     let algorithm = registry.find("breakwater").unwrap();
     let params = algorithm.params(&[]).unwrap();
     let store = store();

@@ -1,7 +1,7 @@
 //! Remains of requests that are refused, for a lock or for the length of their answers: none.
 
-use leeward_control::budget::Budget;
-use leeward_control::units::Nanos;
+use leeward_core::budget::Budget;
+use leeward_core::units::Nanos;
 use leeward_kv::protocol::{Decoder, Executor, Next, Refused, Request};
 use leeward_kv::store::stats::Counter;
 use leeward_kv::store::{Store, StoreConfig, Visit};

@@ -2,7 +2,7 @@
 
 mod support;
 
-use leeward_control::units::Nanos;
+use leeward_core::units::Nanos;
 use leeward_kv::service::{DELETE, GET, GET_MANY, Kv, SET};
 use leeward_rpc::client::{CallError, Client};
 use leeward_rpc::server::Server;

@@ -5,7 +5,7 @@ use crate::file;
 use crate::neighbours::Model;
 use crate::wire::{self, PREDICT, Question, Told};
 use crate::{Recommend, RecommendLeaf, Work};
-use leeward_control::units::UnitError;
+use leeward_core::units::UnitError;
 use leeward_services::arguments::{Argument, Elsewhere, Kind, Values};
 use leeward_services::case::{Case, CaseError, Notice, Progress, Requests};
 use leeward_services::served::Backend;

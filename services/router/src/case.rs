@@ -2,7 +2,7 @@
 
 use crate::wire::{GET, Pair, SET, Told};
 use crate::{Acks, Router, RouterLeaf, StoreLeaf};
-use leeward_control::units::UnitError;
+use leeward_core::units::UnitError;
 use leeward_kv::case::{MEMORY, PairService, Pairs, memory, store_all};
 use leeward_kv::service::Kv;
 use leeward_kv::store::{Store, StoreConfig};

@@ -5,7 +5,7 @@ use crate::postings::Postings;
 use crate::stop::StopWords;
 use crate::wire::{ALL, Found, append_found, append_words};
 use crate::{Sets, SetsLeaf};
-use leeward_control::units::UnitError;
+use leeward_core::units::UnitError;
 use leeward_services::arguments::{Argument, Values};
 use leeward_services::case::{Case, CaseError, Notice, Progress, Requests};
 use leeward_services::served::Backend;

@@ -17,12 +17,12 @@ use crate::case::CaseError;
 use crate::served::Backend;
 use crate::tier::timeout;
 pub use crate::tier::{CURVES, LEAVES, THREADING, TIMEOUT};
-use leeward_control::registry::{Algorithm, Registry};
-use leeward_control::threading::Threading;
-use leeward_control::units::Nanos;
+use leeward_core::registry::Algorithm;
+use leeward_core::units::Nanos;
 use leeward_rpc::server::{Builder, Handler, Server, ServerError};
 use leeward_rpc::statistics::About;
 use leeward_rpc::tier::{Leaves, MidTier, Options, Tier, TierError};
+use leeward_threading::Threading;
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// Arguments of every mid-tier.
@@ -105,7 +105,7 @@ pub fn leaf_of(service: &str) -> String {
 const ROUND_TRIP: Nanos = Nanos::from_micros(50);
 
 fn controller(name: &str) -> Result<Algorithm, String> {
-    Registry::builtin().find(name).cloned().map_err(|error| error.to_string())
+    leeward_controllers::builtin().find(name).cloned().map_err(|error| error.to_string())
 }
 
 /// Leaves that a mid-tier asks, and its model.

@@ -5,7 +5,7 @@ use super::shard::Shard;
 use crate::arguments::Values;
 use crate::case::{CaseError, Notice, Progress, Requests, Target};
 use crate::served::Served;
-use leeward_control::units::UnitError;
+use leeward_core::units::UnitError;
 use leeward_load::ask::Ask;
 use leeward_rpc::wire::Method;
 use std::fmt::{self, Debug, Display, Formatter};

@@ -2,7 +2,7 @@
 
 use crate::crowd::{Reads, begin, come_and_go, connect, crowd, drip as drip_bytes, hold, pump, reset};
 use crate::target::Target;
-use leeward_control::units::Priority;
+use leeward_core::units::Priority;
 use leeward_wire::{
     Budget, Call, CreditId, Demand, Encoder, Frame, Method, Nanos32, PayloadLimit, Ping, Register, RequestId, Timestamp,
 };

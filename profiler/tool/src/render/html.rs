@@ -9,8 +9,8 @@ use crate::render::short;
 use crate::span::{percent, show};
 
 // One look for all pages of this project.
-const STYLE: &str = include_str!("../../../../crates/report/src/style.css");
-const SCRIPT: &str = include_str!("../../../../crates/report/src/script.js");
+const STYLE: &str = include_str!("../../../../lab/report/src/style.css");
+const SCRIPT: &str = include_str!("../../../../lab/report/src/script.js");
 const OWN_STYLE: &str = include_str!("timeline.css");
 /// Nothing is fetched: what the page needs is in it.
 const POLICY: &str = "default-src 'none'; img-src data:; style-src 'unsafe-inline'; script-src 'unsafe-inline'";

@@ -2,9 +2,8 @@
 
 use crate::support::{Asker, start};
 use leeward_catalogue::Catalogue;
-use leeward_control::params::Params;
-use leeward_control::registry::Registry;
-use leeward_control::units::Nanos;
+use leeward_core::params::Params;
+use leeward_core::units::Nanos;
 use leeward_load::ask::Ask;
 use leeward_rpc::server::Server;
 use leeward_services::case::Target;
@@ -12,7 +11,7 @@ use std::sync::Arc;
 
 /// Questions of a text, prepared for a server.
 fn asks(text: &str, server: &Server) -> Arc<dyn Ask> {
-    let none = Registry::builtin().find("none").unwrap().clone();
+    let none = leeward_controllers::builtin().find("none").unwrap().clone();
     let (params, slo) = (Params::default(), Nanos::from_secs(1));
     let target =
         Target { address: server.address(), algorithm: &none, params: &params, rtt: Nanos(1), slo, encryption: None };

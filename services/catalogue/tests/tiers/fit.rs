@@ -1,7 +1,6 @@
 //! Leaves that do not fit together: a mid-tier does not start with one, and does not use one that comes later.
 
 use crate::support::{Asker, MODELS, addresses, leaves, opened, start, start_at, try_start};
-use leeward_control::registry::Registry;
 use leeward_rpc::server::Server;
 use leeward_rpc::wire::Method;
 use leeward_sets::data::name;
@@ -98,7 +97,7 @@ fn a_wrong_leaf_that_comes_later_is_not_asked() {
 
 #[test]
 fn another_controller_of_a_leaf_is_told_of() {
-    let breakwater = Registry::builtin().find("breakwater").unwrap().clone();
+    let breakwater = leeward_controllers::builtin().find("breakwater").unwrap().clone();
     let leaf = opened("sets-leaf", &[("data", TEXT)]);
     let builder = Server::builder().admission(&breakwater, breakwater.params(&[]).unwrap());
     let leaf = leaf.start(builder.idle(leeward_runtime::Idle::Block), "127.0.0.1:0").unwrap();

@@ -1,7 +1,6 @@
 //! Tiers and leaves as the catalogue starts them, and a client.
 
 use leeward_catalogue::Catalogue;
-use leeward_control::registry::Registry;
 use leeward_rpc::client::{CallError, Client};
 use leeward_rpc::server::{Server, ServerError};
 use leeward_rpc::wire::Method;
@@ -32,7 +31,7 @@ pub(crate) fn opened(name: &str, arguments: &[(&str, &str)]) -> Box<dyn Backend>
 /// Starts it there.
 pub(crate) fn start_at(backend: &dyn Backend, address: &str) -> Result<Server, ServerError> {
     // Nothing is rejected, however late a busy machine makes the answers: they are compared with an oracle's.
-    let none = Registry::builtin().find("none").unwrap().clone();
+    let none = leeward_controllers::builtin().find("none").unwrap().clone();
     let builder = Server::builder().admission(&none, none.params(&[]).unwrap()).idle(Idle::Block);
     backend.start(builder, address)
 }

@@ -2,7 +2,7 @@
 
 use crate::server::Server;
 use crate::store::Store;
-use leeward_port::{Config, ServerError, Source};
+use leeward_engine::{Config, ServerError, Source};
 use leeward_services::served::{Port, PortCounts};
 use std::io;
 use std::net::SocketAddr;

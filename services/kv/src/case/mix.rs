@@ -2,7 +2,7 @@
 //! Presets after published workloads. Where nothing was published, the comment beside the value says that it is our
 //! assumption.
 
-use leeward_control::units::UnitError;
+use leeward_core::units::UnitError;
 use leeward_workload::alias::Alias;
 use leeward_workload::rng::{Purpose, Rng};
 use std::fmt::{self, Display, Formatter};
@@ -143,7 +143,7 @@ impl PairService {
     ///
     /// assert_eq!(PairService::parse("kv:usr")?, PairService { mix: PairMix::Usr, keys: 1 });
     /// assert_eq!(PairService::parse("kv:usr:keys=24")?.keys, 24);
-    /// # Ok::<(), leeward_control::units::UnitError>(())
+    /// # Ok::<(), leeward_core::units::UnitError>(())
     /// ```
     pub fn parse(text: &str) -> Result<Self, UnitError> {
         const EXPECTED: &str = "pairs such as `kv:usr`, `kv:var`, `kv:etc` or `kv:ycsb-a`, or with 1 to 100 keys per read as `kv:usr:keys=24`";

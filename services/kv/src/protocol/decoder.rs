@@ -4,7 +4,7 @@
 use super::replies::ERROR;
 use super::update::{UpdateError, update};
 use super::words::{is_command, is_key, seconds, words};
-use leeward_port::Greeting;
+use leeward_engine::Greeting;
 
 /// The longest line, and so the longest multi-get. memcached's other lines have 2048 bytes, too.
 pub const LINE_MAX: usize = 64 * 1024;

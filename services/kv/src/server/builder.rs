@@ -3,9 +3,9 @@
 use super::protocol::Memcached;
 use crate::protocol::Executor;
 use crate::store::Store;
-use leeward_control::units::Nanos;
+use leeward_core::units::Nanos;
+use leeward_engine::{Config, Handle, Limits, ServerError};
 use leeward_host::Counts;
-use leeward_port::{Config, Handle, Limits, ServerError};
 use std::io;
 use std::ops::Deref;
 use std::sync::Arc;
@@ -18,7 +18,7 @@ pub struct Builder {
 }
 
 /// A running memcached port. Dropping it does not stop it: see [`Server::stop`].
-pub struct Server(leeward_port::Server);
+pub struct Server(leeward_engine::Server);
 
 /// Seconds since 1970.
 pub(crate) fn unix_seconds() -> u32 {
@@ -44,15 +44,15 @@ impl Server {
 }
 
 impl Deref for Server {
-    type Target = leeward_port::Server;
+    type Target = leeward_engine::Server;
 
-    fn deref(&self) -> &leeward_port::Server {
+    fn deref(&self) -> &leeward_engine::Server {
         &self.0
     }
 }
 
 impl Builder {
-    leeward_port::server_settings!();
+    leeward_engine::server_settings!();
 
     /// The settings of another server: controller, cores, allocator, budget, io_uring, recording, connections. What a
     /// memcached client may do differently stays: see [`Builder::patience`].

@@ -1,12 +1,12 @@
-//! The memcached port: memcached's protocol on the engine of `leeward-port`.
+//! The memcached port: memcached's protocol on the engine of `leeward-engine`.
 //!
 //! A memcached client has no credits, so of a controller only what it refuses at the server takes effect: drops by queueing
 //! delay, priority or limit. They, and requests whose locks are congested, are answered `SERVER_ERROR busy`.
 //!
 //! - [`Server`], [`Builder`]: starting, stopping, looking at it.
-//! - `protocol`: the engine's [`Protocol`](leeward_port::Protocol) over [`crate::protocol`], which has no sockets.
+//! - `protocol`: the engine's [`Protocol`](leeward_engine::Protocol) over [`crate::protocol`], which has no sockets.
 //!
-//! Never here: sockets and cores (`leeward-port`), bytes of the protocol ([`crate::protocol`]), whether a request is admitted
+//! Never here: sockets and cores (`leeward-engine`), bytes of the protocol ([`crate::protocol`]), whether a request is admitted
 //! (`leeward-control`).
 
 mod builder;
@@ -14,4 +14,4 @@ mod protocol;
 
 pub(crate) use builder::unix_seconds;
 pub use builder::{Builder, Server};
-pub use leeward_port::{Counts, ServerError};
+pub use leeward_engine::{Counts, ServerError};

@@ -5,12 +5,12 @@ use super::unix_seconds;
 use crate::protocol::{After, Concern, Decoder, Executor, Next as Decoded, Refused, Request, TOO_LONG};
 use crate::store::stats::Counter;
 use crate::store::{PAGE, Visit as StoreVisit};
-use leeward_control::server::RejectReason;
-use leeward_control::units::{Method, Nanos, Tenant, Time};
-use leeward_host::Desk;
-use leeward_port::{
+use leeward_core::server::RejectReason;
+use leeward_core::units::{Method, Nanos, Tenant, Time};
+use leeward_engine::{
     Account, After as Fate, DropReason, Ending, Greeting, Next, PeerIdentity, Protocol, Ran, Settled, Spares, Visit,
 };
+use leeward_host::Desk;
 use leeward_runtime::budget;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -38,7 +38,7 @@ pub(super) struct Call {
     request: Request,
     arrived: Time,
     /// Queueing delay that it may spend.
-    may_spend: leeward_control::budget::Budget,
+    may_spend: leeward_core::budget::Budget,
     /// The longest answer that there is memory for, bytes.
     longest: usize,
 }

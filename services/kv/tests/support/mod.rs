@@ -5,7 +5,7 @@
 pub(crate) mod lines;
 pub(crate) mod memcached;
 
-use leeward_control::units::Nanos;
+use leeward_core::units::Nanos;
 use leeward_kv::server::{Builder, Server};
 use leeward_kv::store::{Store, StoreConfig};
 use leeward_runtime::Idle;

@@ -12,7 +12,7 @@ pub use queries::{Queries, QueryMix};
 
 use crate::{Index, Layout, Search, corpus};
 use documents::Documents;
-use leeward_control::units::UnitError;
+use leeward_core::units::UnitError;
 use leeward_load::ask::Ask;
 use leeward_rpc::server::{Builder, Server, ServerError};
 use leeward_services::arguments::{Argument, Elsewhere, Kind, Values};

@@ -1,7 +1,7 @@
 //! Queries of clients to a search service: words by how often they are in the documents, so that the frequent are asked
 //! for most, as the papers' clients do (thesis §2.5.3, Hoover §6). The caller supplies the words.
 
-use leeward_control::units::{UnitError, parse_number};
+use leeward_core::units::{UnitError, parse_number};
 use leeward_workload::rng::Rng;
 use std::fmt::{self, Display, Formatter};
 
@@ -41,7 +41,7 @@ impl QueryMix {
     ///
     /// let mix = QueryMix::parse("search:words=2-3,match=all")?;
     /// assert_eq!((mix.least_words, mix.most_words, mix.all, mix.results), (2, 3, true, 10));
-    /// # Ok::<(), leeward_control::units::UnitError>(())
+    /// # Ok::<(), leeward_core::units::UnitError>(())
     /// ```
     pub fn parse(text: &str) -> Result<Self, UnitError> {
         let fail = || UnitError { written: text.chars().take(60).collect(), expected: EXPECTED };

@@ -1,6 +1,8 @@
 //! Searches that can't wait are dropped for the lock's sake, others are answered as ever, and nothing is lost in between.
 
-use leeward_control::{budget::Budget, params::Params, registry::Registry, units::Nanos};
+use leeward_core::budget::Budget;
+use leeward_core::params::Params;
+use leeward_core::units::Nanos;
 use leeward_rpc::client::{CallError, Client};
 use leeward_rpc::server::Server;
 use leeward_rpc::wire::DropReason;
@@ -12,7 +14,7 @@ use std::sync::Arc;
 #[test]
 fn searches_are_answered_completely_or_dropped_for_a_lock() {
     let index = Arc::new(Index::build(corpus::small(), Layout { segments: 1, seal_at: 5, merge_factor: 2 }));
-    let none = Registry::builtin().find("none").unwrap().clone();
+    let none = leeward_controllers::builtin().find("none").unwrap().clone();
     let server = Server::builder()
         .admission(&none, Params::default())
         .cores(2)
@@ -26,7 +28,7 @@ fn searches_are_answered_completely_or_dropped_for_a_lock() {
         .map(|number| {
             let (address, query) = (server.address().to_string(), query.clone());
             std::thread::spawn(move || {
-                let none = Registry::builtin().find("none").unwrap().clone();
+                let none = leeward_controllers::builtin().find("none").unwrap().clone();
                 let client = Client::builder().replica(address).admission(&none, Params::default()).build().unwrap();
                 let text = query.words().collect::<Vec<_>>().join(" ");
                 let (mut found, mut dropped, mut added) = (0u64, 0u64, 0u64);

@@ -1,6 +1,7 @@
 //! The service over real sockets: what is asked, what comes back, and what becomes of bytes that are no request.
 
-use leeward_control::{params::Params, registry::Registry, units::Nanos};
+use leeward_core::params::Params;
+use leeward_core::units::Nanos;
 use leeward_rpc::client::{CallError, Client};
 use leeward_rpc::server::Server;
 use leeward_rpc::wire::Method;
@@ -20,7 +21,7 @@ struct Served {
 
 fn serve(documents: Vec<Document>, layout: Layout) -> Served {
     let index = Arc::new(Index::build(documents, layout));
-    let breakwater = Registry::builtin().find("breakwater").unwrap().clone();
+    let breakwater = leeward_controllers::builtin().find("breakwater").unwrap().clone();
     let server = Server::builder()
         .admission(&breakwater, Params::default())
         .objective(RTT, SLO)
@@ -33,7 +34,7 @@ fn serve(documents: Vec<Document>, layout: Layout) -> Served {
 
 impl Served {
     fn client(&self) -> Client {
-        let breakwater = Registry::builtin().find("breakwater").unwrap().clone();
+        let breakwater = leeward_controllers::builtin().find("breakwater").unwrap().clone();
         Client::builder()
             .replica(self.server.address().to_string())
             .admission(&breakwater, Params::default())

@@ -1,0 +1,75 @@
+//! The flags that name a controller, its parameters and the objective: the same for a server and for its clients.
+
+use anyhow::anyhow;
+use leeward_core::params::{Params, Raw};
+use leeward_core::registry::Algorithm;
+use leeward_core::units::{Nanos, parse_duration};
+
+use crate::failure::Failure;
+
+/// The controller, for both ends of a connection.
+#[derive(Debug, clap::Args)]
+pub(crate) struct AdmissionArgs {
+    /// The controller (see `leeward list`); server and clients must run the same
+    #[arg(long = "admission", value_name = "NAME", default_value = "auto")]
+    pub(crate) name: String,
+    /// A parameter of the controller, such as target=80us; may be repeated
+    #[arg(long = "set", value_name = "KEY=VALUE", allow_hyphen_values = true)]
+    pub(crate) overrides: Vec<String>,
+    /// The latency objective
+    #[arg(long, value_name = "SPAN", default_value = "200us")]
+    pub(crate) slo: String,
+    /// The network's round trip without queueing
+    #[arg(long, value_name = "SPAN", default_value = "10us")]
+    pub(crate) rtt: String,
+}
+
+/// The controller and the parameters that `--set` gives it.
+pub(crate) fn controller(args: &AdmissionArgs) -> Result<(Algorithm, Params), Failure> {
+    let registry = leeward_controllers::builtin();
+    let algorithm = registry.find(&args.name).map_err(|error| Failure::Input(anyhow!("--admission: {error}")))?;
+    let pairs: Vec<(&str, Raw)> = args.overrides.iter().map(|text| pair(text)).collect::<Result<_, _>>()?;
+    let params = algorithm.params(&pairs).map_err(|error| Failure::Input(anyhow!("--set: {error}")))?;
+    Ok((algorithm.clone(), params))
+}
+
+/// The name and value of a `--set`.
+pub(crate) fn pair(text: &str) -> Result<(&str, Raw), Failure> {
+    match text.split_once('=') {
+        Some((name, value)) => Ok((name.trim(), raw(value.trim()))),
+        None => Err(Failure::Input(anyhow!("--set {text}: expected name=value, such as target=80us"))),
+    }
+}
+
+/// A value as a flag has it: a number if it is one.
+pub(crate) fn raw(text: &str) -> Raw {
+    text.parse().map(Raw::Integer).or_else(|_| text.parse().map(Raw::Number)).unwrap_or_else(|_| Raw::Text(text.into()))
+}
+
+/// A span that is not zero.
+pub(crate) fn span(flag: &str, text: &str) -> Result<Nanos, Failure> {
+    match parse_duration(text) {
+        Ok(span) if span > Nanos::ZERO => Ok(span),
+        Ok(_) => Err(Failure::Input(anyhow!("{flag} must not be zero"))),
+        Err(error) => Err(Failure::Input(anyhow!("{flag}: {error}"))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn values_keep_their_kind() {
+        assert_eq!(raw("64"), Raw::Integer(64));
+        assert_eq!(raw("0.02"), Raw::Number(0.02));
+        assert_eq!(raw("80us"), Raw::Text("80us".into()));
+    }
+
+    #[test]
+    fn a_span_has_a_unit_and_is_not_zero() {
+        assert_eq!(span("--slo", "200us").unwrap(), Nanos::from_micros(200));
+        assert!(span("--slo", "200").unwrap_err().to_string().contains("--slo"));
+        assert!(span("--slo", "0us").is_err());
+    }
+}

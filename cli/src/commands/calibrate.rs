@@ -1,0 +1,133 @@
+//! `leeward calibrate`: measures this machine and writes it down for the simulator.
+
+use std::path::PathBuf;
+
+use anyhow::anyhow;
+use leeward_core::units::Nanos;
+use leeward_lab::real;
+use leeward_lab::run::RunError;
+use leeward_lab::scenario::{machine, machine_threads};
+use leeward_plant::{Machine, Placement, Threads};
+use leeward_services::synthetic;
+use leeward_workload::Service;
+
+use super::target;
+use crate::demo::words::thousands;
+use crate::failure::Failure;
+use crate::interrupt::{Interrupt, Leaving};
+use crate::progress::Steps;
+use crate::stdout;
+
+/// Measure this machine and write it down for the simulator
+///
+/// Starts a server and its clients on CPUs of their own and measures what a core serves without control, what a message
+/// costs, how long an empty round trip takes and how often a busy CPU is taken away. What it writes makes the simulator
+/// predict this machine: `leeward run SCENARIO --machine FILE`. Takes some seconds.
+#[derive(Debug, clap::Args)]
+pub(crate) struct CalibrateArgs {
+    /// The file to write, such as machine.toml; otherwise it is printed
+    #[arg(long, value_name = "FILE")]
+    pub(crate) out: Option<PathBuf>,
+    /// Cores of the server, as far as there are CPUs besides the clients'
+    #[arg(long, default_value_t = 1, value_name = "N", allow_negative_numbers = true, value_parser = clap::value_parser!(u16).range(1..=128))]
+    pub(crate) cores: u16,
+    /// Connections
+    #[arg(long, default_value_t = 1000, value_name = "N", allow_negative_numbers = true, value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    pub(crate) clients: u32,
+    /// The service to measure with, as scenarios write it
+    #[arg(long, default_value = "exp:10us", value_name = "SERVICE")]
+    pub(crate) service: String,
+    /// Measure what threads cost, too, for the simulator's tiers: some 20 s more
+    #[arg(long)]
+    pub(crate) threads: bool,
+}
+
+/// The command.
+pub(crate) fn calibrate(args: &CalibrateArgs) -> Result<(), Failure> {
+    let service = Service::parse(&args.service).map_err(|error| Failure::Input(anyhow!("--service: {error}")))?;
+    if let Some(path) = &args.out {
+        // Better now than after the measurement.
+        target::check_file("--out", path)?;
+    }
+    let failed = |source| match source {
+        leeward_plant::RealError::Cancelled => Failure::Interrupted,
+        source => Failure::from(RunError::Real { run: "measuring this machine".into(), source }),
+    };
+    let interrupt = Interrupt::listen(Leaving::Soon)?;
+    let placement = Placement::choose(args.cores.into()).map_err(failed)?;
+    let measured = {
+        let steps = Steps::watched("calibrate", &interrupt);
+        let step = |step: &str| steps.show(step);
+        Machine::measure(&placement, &synthetic::both_ends(), &service, args.clients, interrupt.flag(), step)
+            .map_err(failed)?
+    };
+    let threads = match args.threads {
+        false => None,
+        true => {
+            let steps = Steps::watched("calibrate", &interrupt);
+            let costs = (measured.costs.receive, measured.costs.send);
+            let step = |step: &str| steps.show(step);
+            Some(Threads::measure(&placement, costs, interrupt.flag(), step).map_err(failed)?)
+        }
+    };
+    interrupt.finish()?;
+    let (server, network) = real::models(&measured, &placement);
+    let mut words = words(args, &measured, &placement);
+    let mut text = String::new();
+    if let Some(threads) = &threads {
+        words += &words_of(threads, &measured);
+        text = machine_threads::text(&threads.costs);
+    }
+    let text = machine::text(&words, &server, &network) + &text;
+    match &args.out {
+        None => stdout::print(text.trim_end()),
+        Some(path) => {
+            target::write(path, &text)?;
+            stdout::print(&format!("{words}\n\nWritten to {}", path.display()))
+        }
+    }
+}
+
+/// Stalls that take more of a CPU than this make its wake-ups doubtful.
+const STALLED: f64 = 0.03;
+
+/// Costs of threads, in words, and reasons to doubt them.
+fn words_of(threads: &Threads, measured: &Machine) -> String {
+    let mut text: String = threads.notes.iter().map(|note| format!("\n{note}.")).collect();
+    let stalled = measured.stalls.map_or(0.0, |stalls| 1.0 - stalls.available());
+    if stalled > STALLED {
+        text += &format!("\nDOUBTFUL: the machine took {:.1} % of a CPU's time away.", stalled * 100.0);
+    }
+    for doubt in &threads.doubts {
+        text += &format!("\nDOUBTFUL: {doubt}.");
+    }
+    text
+}
+
+/// Measurements, in words for people.
+fn words(args: &CalibrateArgs, measured: &Machine, placement: &Placement) -> String {
+    let cores = placement.server.len();
+    let stalls = match measured.stalls {
+        Some(stalls) => {
+            let (every, lasts) = (stalls.every, stalls.lasts);
+            let lost = (1.0 - stalls.available()) * 100.0;
+            format!("A busy CPU loses {lost:.1} % of its time, mostly to stalls of about {lasts} (one in {every}).")
+        }
+        None => "A busy CPU was never taken away.".into(),
+    };
+    let mut text = format!(
+        "Measured with {} connections, service {}, over loopback.\n\
+         {cores} core{} serve{} {} k/s without control; an empty round trip takes {}.\n\
+         {stalls}",
+        args.clients,
+        args.service,
+        if cores == 1 { "" } else { "s" },
+        if cores == 1 { "s" } else { "" },
+        thousands(measured.capacity.0),
+        Nanos(measured.rtt.0),
+    );
+    if placement.shared {
+        text += "\nServer and clients had to share the only CPU: these numbers mean little.";
+    }
+    text
+}

@@ -1,0 +1,222 @@
+//! `leeward demo`: what overload does to a server on this machine, with and without control, shown while it happens.
+
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
+
+use anyhow::anyhow;
+use leeward_admin::{Admin, AdminError, Sources};
+use leeward_lab::results::Plot;
+use leeward_lab::run::Options;
+use leeward_lab::{Results, Scenario, real, store};
+use leeward_plant::Audience;
+
+use super::{demo_tiers, target};
+use crate::admission;
+use crate::demo::meaning;
+use crate::demo::news::{News, Row};
+use crate::demo::plain;
+use crate::demo::screen::Screen;
+use crate::demo::state::{self, State};
+use crate::failure::Failure;
+use crate::interrupt::{Interrupt, Leaving};
+use crate::scenario::SEED_MAX;
+use crate::stdout;
+use crate::terminal;
+
+/// Overload a server on this machine, with and without control, and watch
+///
+/// A synthetic server on one CPU, its clients on another, over loopback: the machine is measured, then demand is half of
+/// its capacity, all of it, twice as much, and a spike, each without control and under Breakwater. Takes about a minute.
+/// In a terminal there is a live view; elsewhere, or with NO_COLOR set, plain lines.
+///
+/// With --service all tiers of that service are started on this machine, a process each, under Breakwater, and are shown under the
+/// same demands.
+#[derive(Debug, clap::Args)]
+#[command(after_help = DEMO)]
+pub(crate) struct DemoArgs {
+    /// Folder for result.json, results.jsonl and report.html
+    #[arg(long, value_name = "DIR", default_value = "results/demo")]
+    pub(crate) out: PathBuf,
+    /// No live view: plain lines, as where there is no terminal
+    #[arg(long)]
+    pub(crate) plain: bool,
+    /// Where the dashboard is while the demo runs: an address and port, or `off`; if that port is taken, another one
+    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:9464")]
+    pub(crate) admin: String,
+    /// Length of a run of steady demand; one with a spike takes half as long again
+    #[arg(long, value_name = "SPAN", default_value = "4s")]
+    pub(crate) duration: String,
+    /// Clients: one connection each
+    #[arg(long, value_name = "N", default_value_t = 1000, value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    pub(crate) clients: u32,
+    /// A service with leaves instead of a synthetic server: hdsearch, router, sets or recommend
+    #[arg(long, value_name = "SERVICE")]
+    pub(crate) service: Option<String>,
+    /// With --service: how many leaves
+    #[arg(long, value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..=64))]
+    pub(crate) leaves: u32,
+    /// With --service: data of the tiers, as `leeward serve` has it; by default little that is made up
+    #[arg(long, value_name = "DATA")]
+    pub(crate) data: Option<String>,
+    /// With --service: controller of all tiers
+    #[arg(long, value_name = "CONTROLLER", default_value = "breakwater")]
+    pub(crate) admission: String,
+    /// With --service: the objective
+    #[arg(long, value_name = "SPAN", default_value = "20ms")]
+    pub(crate) slo: String,
+    /// Draws arrivals and service times
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u64).range(..=SEED_MAX))]
+    pub(crate) seed: u64,
+}
+
+const DEMO: &str = "\
+Examples:
+  leeward demo
+  leeward demo --plain --out /tmp/demo
+  leeward demo --duration 10s                     longer runs, steadier numbers
+  leeward demo --service hdsearch                 a mid-tier and four leaves, each with its numbers
+  leeward demo --service router --admission none";
+
+/// The command.
+pub(crate) fn demo(args: &DemoArgs) -> Result<(), Failure> {
+    if let Some(service) = &args.service {
+        return demo_tiers::demo(args, service);
+    }
+    let scenarios = scenarios(args)?;
+    target::check_folder(&args.out)?;
+    let interrupt = Interrupt::listen(Leaving::Soon)?;
+    let admin = dashboard(&args.admin)?;
+    let dashboard = admin.as_ref().map(|admin| format!("http://{}/", admin.address()));
+    let audience = admin.as_ref().map(audience);
+    let options = Options { seed: args.seed, plant: "real".into(), audience, ..Options::default() };
+    let (runs, seconds) = (scenarios.iter().map(runs).sum(), seconds(&scenarios));
+    let parts = {
+        let live = !args.plain && terminal::wanted();
+        let screen =
+            live.then(|| Screen::start(State::new(runs, seconds, dashboard.clone()), interrupt.clone()).ok()).flatten();
+        if screen.is_none() {
+            plain::intro(seconds);
+            dashboard.iter().for_each(|address| plain::say(&format!("Dashboard while it runs: {address}")));
+        }
+        let watch = |stage: &real::Stage<'_>| match &screen {
+            Some(screen) => screen.tell(News::of(stage)),
+            None => plain::tell(&News::of(stage)),
+        };
+        real::run_all(&scenarios, &leeward_controllers::builtin(), &options, &|_| {}, &watch, interrupt.flag())?
+    };
+    let (results, rows) = merged(parts, args);
+    let page = leeward_report::render(&results);
+    interrupt.finish()?;
+    store::write(&args.out, &results)?;
+    let report = args.out.join("report.html");
+    target::write(&report, &page)?;
+    stdout::print(&format!(
+        "\n{}{}\n{}",
+        meaning::doubted(results.doubts.len(), rows.len()),
+        plain::outro(&rows, &results.machines),
+        place(&report)
+    ))
+}
+
+/// Name of the server on the dashboard.
+const SERVER: &str = "demo";
+
+/// The port with the dashboard, unless none is wanted.
+fn dashboard(address: &str) -> Result<Option<Admin>, Failure> {
+    if address == "off" {
+        return Ok(None);
+    }
+    let start = |address: &str| Admin::start(address, Sources::default(), String::new());
+    let taken = |error: AdminError| match address.rsplit_once(':') {
+        // Another demo, or a server: this one is as good at any port.
+        Some((host, _)) if matches!(&error, AdminError::Listen { source, .. } if source.kind() == ErrorKind::AddrInUse) => {
+            start(&format!("{host}:0"))
+        }
+        _ => Err(error),
+    };
+    start(address).or_else(taken).map(Some).map_err(|error| Failure::Input(anyhow!("--admin: {error}")))
+}
+
+/// Viewers of the dashboard see the server of each run under one name.
+fn audience(admin: &Admin) -> Audience {
+    let sources = admin.sources().clone();
+    Audience::new(move |source| match source {
+        Some(source) => sources.put(SERVER, source),
+        None => sources.remove(SERVER),
+    })
+}
+
+/// Steady demands, then a spike, each with and without control.
+fn scenarios(args: &DemoArgs) -> Result<[Scenario; 2], Failure> {
+    let duration = admission::span("--duration", &args.duration)?;
+    let at = |share: f64| format!("{}ns", duration.scale(share).0);
+    let common =
+        [format!("workload.clients={}", args.clients), format!("run.warmup={}", at(0.25)), "run.seeds=1".to_string()];
+    let steady = ["workload.demand=[0.5x, 1x, 2x]".to_string(), format!("run.duration={}", at(1.0))];
+    let spike = [
+        format!("workload.shift.1.at={}", at(0.5)),
+        format!("workload.shift.2.at={}", at(1.0)),
+        format!("run.duration={}", at(1.5)),
+    ];
+    let built = |id: &str, own: &[String]| Scenario::builtin(id, &[&common[..], own].concat(), false);
+    let mut spike = built("real-spike", &spike)?;
+    // They speak of another length.
+    spike.claims.clear();
+    Ok([built("real-overall", &steady)?, spike])
+}
+
+/// How long it will take, about.
+fn seconds(scenarios: &[Scenario]) -> f64 {
+    let each = scenarios
+        .iter()
+        .map(|scenario| runs(scenario) as f64 * (scenario.run.duration.as_secs_f64() + state::OVERHEAD_S));
+    state::MEASURING_S + each.sum::<f64>()
+}
+
+fn runs(scenario: &Scenario) -> usize {
+    let demands = if scenario.workload.demand.is_shifting() { 1 } else { scenario.workload.demand.levels().len() };
+    demands * scenario.controllers.len()
+}
+
+/// Merges the results of both, with a row per run, by demand.
+fn merged(parts: Vec<Results>, args: &DemoArgs) -> (Results, Vec<Row>) {
+    let mut rows: Vec<Row> = Vec::new();
+    let mut merged = Results::default();
+    for (index, part) in parts.into_iter().enumerate() {
+        let shifts_of =
+            |label: &str| part.shifts.iter().filter(|shift| shift.run.label == label).cloned().collect::<Vec<_>>();
+        let mut own: Vec<Row> = part.points.iter().map(|point| Row::of(point, &shifts_of(&point.run.label))).collect();
+        own.sort_by(|a, b| a.point.workload.demand_ratio.total_cmp(&b.point.workload.demand_ratio));
+        rows.append(&mut own);
+        if index == 0 {
+            merged = part;
+        } else {
+            // Its points are means over a quiet and a loud time: among those of steady demand they would mislead.
+            let over_time =
+                part.plots.into_iter().map(|plot| Plot { title: format!("{}, during a spike", plot.title), ..plot });
+            merged.plots.extend(over_time);
+            merged.windows.extend(part.windows);
+            merged.shifts.extend(part.shifts);
+            merged.doubts.extend(part.doubts);
+        }
+    }
+    merged.scenario = "demo".into();
+    merged.title = "One core of this machine under overload, with and without control".into();
+    merged.source = String::new();
+    merged.overrides = Vec::new();
+    merged.description = format!(
+        "{} clients over loopback TCP ask one core for 10 µs of work on average: half of what it can do, all of it, twice as much, \
+         and a spike in between. Capacity, round trip and objective were measured just before. Each run is short: this is for \
+         looking around; the scenarios real-overall and real-spike repeat them.",
+        args.clients
+    );
+    (merged, rows)
+}
+
+/// Where the report is, as a link that terminals and browsers open.
+fn place(report: &Path) -> String {
+    match report.canonicalize() {
+        Ok(path) => format!("Report, to open in a browser: file://{}", path.display()),
+        Err(_) => format!("Report: {}", report.display()),
+    }
+}

@@ -1,0 +1,78 @@
+//! Capacity of a server: the throughput of its cores' busy time, measured while so few clients are active that no controller
+//! rejects. So it is the same under nearly every controller.
+
+use std::time::Duration;
+
+use leeward_core::units::{Nanos, Rate};
+use leeward_rpc::client::Client;
+use leeward_rpc::statistics::Statistics;
+use leeward_services::case::Target;
+
+use crate::commands::source;
+use crate::interrupt::Interrupt;
+
+/// Active clients per core: the second one's request arrives while the first one's is executed.
+const CLIENTS_PER_CORE: u64 = 2;
+/// Longest wait for the server's counters. Without them the closed loop's throughput is the capacity.
+const TIMEOUT: Nanos = Nanos::from_secs(5);
+
+/// A server's counters before the closed loop, and the client that reads them again.
+pub(super) struct Meter<'a> {
+    client: Client,
+    interrupt: &'a Interrupt,
+    before: Statistics,
+}
+
+impl<'a> Meter<'a> {
+    /// Reads the counters of the server at its TCP address. `None` if it does not send them.
+    pub(super) fn begin(server: &Target<'_>, interrupt: &'a Interrupt) -> Option<Meter<'a>> {
+        let client = Client::builder().replica(server.address.to_string()).retries(0, 0).timeout(TIMEOUT);
+        let client = client.encryption(server.encryption.cloned().unwrap_or_default()).build().ok()?;
+        let before = source::call(&client, interrupt, || {}).ok()?;
+        Some(Meter { client, interrupt, before })
+    }
+
+    /// Number of active clients that keeps the cores busy without rejections.
+    pub(super) fn active_clients(&self) -> u32 {
+        u32::try_from(self.before.cores.saturating_mul(CLIENTS_PER_CORE)).unwrap_or(u32::MAX)
+    }
+
+    /// Capacity, at least the closed loop's `throughput`.
+    pub(super) fn capacity(&self, throughput: Rate) -> Rate {
+        let after = source::call(&self.client, self.interrupt, || {}).ok();
+        let busy = after.and_then(|after| between(&self.before, &after));
+        Rate(busy.unwrap_or(0.0).max(throughput.0))
+    }
+}
+
+/// Completed requests per second of busy time, times the number of cores. `None` if the cores were never busy, or the counters
+/// are another server's.
+fn between(before: &Statistics, after: &Statistics) -> Option<f64> {
+    let passed = |of: fn(&Statistics) -> u64| of(after).saturating_sub(of(before));
+    let all = passed(|statistics| statistics.uptime_ns).checked_mul(after.cores)?;
+    let busy = Duration::from_nanos(all.checked_sub(passed(|statistics| statistics.idle_ns))?);
+    let answered = passed(|statistics| statistics.completed);
+    (!busy.is_zero()).then(|| answered as f64 * after.cores as f64 / busy.as_secs_f64())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn idle_time_is_left_out() {
+        let told = |uptime_ns, idle_ns, completed| Statistics {
+            uptime_ns,
+            cores: 2,
+            idle_ns,
+            completed,
+            ..Statistics::default()
+        };
+        let before = told(1_000_000_000, 2_000_000_000, 7);
+        // Two cores were busy for 0.5 s in all, with 1,000 requests.
+        let rate = between(&before, &told(2_000_000_000, 3_500_000_000, 1_007)).unwrap();
+        assert!((rate - 4_000.0).abs() < 1e-6, "{rate}");
+        assert_eq!(between(&before, &told(2_000_000_000, 4_000_000_000, 7)), None, "never busy");
+        assert_eq!(between(&before, &told(1_000_000_000, 9_000_000_000, 7)), None, "another server");
+    }
+}

@@ -1,0 +1,304 @@
+//! `leeward load`: requests for a server, and what came of each.
+//!
+//! - `words`: the report for people. `doubts`: reasons not to believe it, which come first and make the exit code.
+
+mod capacity;
+mod doubts;
+mod words;
+
+use anyhow::{Context, anyhow};
+use leeward_catalogue::Catalogue;
+use leeward_core::budget::Budget;
+use leeward_core::registry::Environment;
+use leeward_core::units::{Nanos, Rate, parse_duration, parse_ratio, parse_scaled};
+use leeward_load::report::LoadReport;
+use leeward_load::{Answers, LoadConfig, LoadError, Plan, Polling, Progress, Schedule, output, run, run_scaled};
+use leeward_rpc::client::{DatagramSize, Encryption, Transport};
+use leeward_rpc::tls::{ClientTls, ServerName};
+use leeward_rpc::wire::ServerProtocol;
+use leeward_services::case::{CaseError, Target};
+use leeward_workload::{Arrivals, Segment, Service, Shares, Workload};
+use std::io::Write;
+use std::path::PathBuf;
+
+use crate::admission::AdmissionArgs;
+use crate::failure::Failure;
+use crate::interrupt::{Interrupt, Leaving};
+use crate::progress::Steps;
+use crate::tls::TlsArgs;
+use crate::{admission, service, stdout};
+
+use self::capacity::Meter;
+use super::{peer, target};
+use doubts::Ends;
+
+/// Load a server and report what came of each request
+///
+/// Open loop: when each request is due is drawn from the seed before the run, whatever the server does. Latency counts
+/// from then. With `--closed` each client keeps so many requests under way instead, which measures capacity.
+#[derive(Debug, clap::Args)]
+#[command(after_help = LOAD)]
+pub(crate) struct LoadArgs {
+    /// The server's address and port
+    #[arg(value_name = "ADDRESS", required_unless_present = "udp")]
+    pub(crate) address: Option<String>,
+    /// Ask by datagrams, at the address that `leeward serve --udp` was given; what the server has to be prepared with still goes
+    /// to ADDRESS, if that is said
+    #[arg(long, value_name = "ADDRESS")]
+    pub(crate) udp: Option<String>,
+    /// The longest datagram with --udp, in bytes, from 1128 to 8972; of a server and a client the smaller size holds
+    #[arg(long, value_name = "BYTES", requires = "udp", default_value_t = 1400, value_parser = clap::value_parser!(u16).range(1128..=8972))]
+    pub(crate) udp_size: u16,
+    #[command(flatten)]
+    pub(crate) tls: TlsArgs,
+    #[command(flatten)]
+    pub(crate) admission: AdmissionArgs,
+    /// Clients: one connection each
+    #[arg(long, value_name = "N", default_value_t = 1000, value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    pub(crate) clients: u32,
+    /// Requests per second of all clients, such as 50k; or a multiple of what the server can do, such as 1.4x, which is
+    /// measured first: a second of closed loop, one request under way on each of the same connections
+    #[arg(long, value_name = "RATE", default_value = "10k", conflicts_with = "closed")]
+    pub(crate) demand: String,
+    /// Closed loop: requests that each client keeps under way
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=4096))]
+    pub(crate) closed: Option<u32>,
+    /// How long each request keeps a core busy: exp:, const:, bimodal: or lognormal: and a mean; or what is searched for, such
+    /// as search or search:words=1-2,match=all, in the server's own words
+    #[arg(long, value_name = "TIMES", default_value = "exp:10us")]
+    pub(crate) service: String,
+    /// Bytes of each request's argument, of which the first 8 are its service time
+    #[arg(long, value_name = "N", default_value_t = 8, value_parser = clap::value_parser!(u32).range(8..=16_777_216))]
+    pub(crate) payload: u32,
+    /// Time that a request may spend on queues from when it was due, at the client too: sent along with what is left of
+    /// it, for servers whose locks refuse a request that would wait too long; by default the server's own budget
+    /// applies
+    #[arg(long, value_name = "SPAN")]
+    pub(crate) budget: Option<String>,
+    /// How long requests are issued, warm-up included
+    #[arg(long, value_name = "SPAN", default_value = "5s")]
+    pub(crate) duration: String,
+    /// The part at the beginning that is not measured; by default 1s, or a fifth of the duration where that is less
+    #[arg(long, value_name = "SPAN")]
+    pub(crate) warmup: Option<String>,
+    /// Draws arrivals and service times
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub(crate) seed: u64,
+    /// CPU to run on
+    #[arg(long, value_name = "CPU")]
+    pub(crate) cpu: Option<usize>,
+    /// Never sleep: for microseconds, on a CPU of its own
+    #[arg(long)]
+    pub(crate) busy: bool,
+    /// Write the latencies as an HdrHistogram percentile file
+    #[arg(long, value_name = "FILE")]
+    pub(crate) hgrm: Option<PathBuf>,
+    /// Print the report as one JSON object
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+const LOAD: &str = "\
+Examples:
+  leeward load 127.0.0.1:7117 --demand 50k
+  leeward load 127.0.0.1:7117 --closed 1 --admission none             capacity
+  leeward load 127.0.0.1:7117 --demand 1.4x                           overload, whatever the machine
+  leeward load --udp 127.0.0.1:7117 --demand 50k                       by datagrams
+  leeward load localhost:7117 --tls-ca ca.pem                          with TLS; --tls-cert, --tls-key for a server that asks
+  leeward load 127.0.0.1:7117 --demand 120k --busy --cpu 1 --json
+
+1.4x is a multiple of the server's capacity: the throughput of its cores' busy time, late answers included. It is measured
+with two active clients per core, so that the controller hardly rejects.
+
+Exit codes: 0 measured; 1 nobody listens, another protocol answers, a connection failed, or nothing was answered; 2 a bad
+value; 3 this generator was too late to measure: more than 1 request in 100 left later after its time than the objective.
+The report is printed in any case, and says first what is wrong with it.";
+
+/// The command.
+pub(crate) fn load(args: &LoadArgs) -> Result<(), Failure> {
+    let (algorithm, params) = admission::controller(&args.admission)?;
+    let slo = admission::span("--slo", &args.admission.slo)?;
+    let rtt = admission::span("--rtt", &args.admission.rtt)?;
+    let budget = match &args.budget {
+        Some(budget) => Budget::of(admission::span("--budget", budget)?),
+        None => Budget::UNLIMITED,
+    };
+    let requests =
+        Catalogue::builtin().requests(&args.service).map_err(|error| Failure::Input(anyhow!("--service: {error}")))?;
+    let warmup = warmup(args)?;
+    // A service that is not synthetic takes as long as it takes.
+    let times = requests.times().cloned().unwrap_or(Service::Constant(Nanos::from_micros(1)));
+    let wish = wish(args, times)?;
+    if let Some(path) = &args.hgrm {
+        target::check_file("--hgrm", path)?;
+    }
+    if let Some(cpu) = args.cpu.filter(|cpu| !leeward_load::may_run_on(*cpu)) {
+        return Err(Failure::Input(anyhow!("--cpu: this process may not run on CPU {cpu}")));
+    }
+    // The client side of a controller knows nothing of the server's cores.
+    let environment = Environment::new(1, rtt, slo);
+    let ends = Ends::of(&algorithm, &params, &environment)?;
+    let tls = tls(args)?;
+    // From here on the server is asked: whatever is wrong with the question has been said.
+    let far = args.udp.as_deref().map(|text| peer::listening(text, Transport::Udp)).transpose()?;
+    let near = args.address.as_deref().map(|text| peer::listening(text, Transport::Tcp)).transpose()?;
+    let Some(address) = near.or(far) else { return Err(Failure::Input(anyhow!("no address"))) };
+    let encryption = tls.as_ref().map(|(tls, name)| Encryption::from(tls.named(name)));
+    let encryption = encryption.as_ref();
+    let server = Target { address, algorithm: &algorithm, params: &params, rtt, slo, encryption };
+    let ask = {
+        // Some services make a quarter of a gigabyte of data for their clients, or fill a store.
+        let steps = Steps::new("load");
+        steps.show("preparing the requests");
+        requests.prepare(&server).map_err(|error| unprepared(error, &server))?
+    };
+    let config = LoadConfig {
+        budget,
+        ask,
+        answers: if requests.times().is_some() { Answers::Empty } else { Answers::Any },
+        warmup,
+        payload: args.payload as usize,
+        polling: if args.busy { Polling::Busy } else { Polling::Hybrid },
+        cpu: args.cpu,
+        transport: if far.is_some() { Transport::Udp } else { Transport::Tcp },
+        datagram: DatagramSize::new(args.udp_size.into()).unwrap_or_default(),
+        tls,
+        ..LoadConfig::new(far.unwrap_or(address), slo)
+    };
+    let interrupt = Interrupt::listen(Leaving::InOrder)?;
+    let client = || (algorithm.build_client)(&params, &environment);
+    let mut is_said = false;
+    let watch = |progress: &Progress| {
+        if let (false, Some(words)) = (is_said, ends.differ(progress.gives_credits)) {
+            is_said = true;
+            let _ = writeln!(std::io::stderr(), "warning: {words}");
+        }
+    };
+    let (capacity, recording) = match wish {
+        Wish::Plan(plan) => (None, run(&config, &plan, client, interrupt.flag(), watch).map_err(failure)?),
+        Wish::Multiple { ratio, closed, workload, duration } => {
+            // The counters do not fit a datagram.
+            let has_meter = near.is_some() && requests.is_cpu_bound();
+            let meter = has_meter.then(|| Meter::begin(&server, &interrupt)).flatten();
+            let active = meter.as_ref().map_or(args.clients, Meter::active_clients);
+            let mut capacity = Rate(0.0);
+            let schedule = |throughput: Rate| {
+                capacity = meter.as_ref().map_or(throughput, |meter| meter.capacity(throughput));
+                Schedule::draw(&workload(Rate(ratio * capacity.0)), args.seed, duration)
+            };
+            let scaled =
+                run_scaled(&config, &closed, active, schedule, client, interrupt.flag(), watch).map_err(failure)?;
+            (Some((ratio, capacity.0)), scaled.recording)
+        }
+    };
+    if let Some(path) = &args.hgrm {
+        let mut bytes = Vec::new();
+        output::write_hgrm(recording.latency.histogram(), &mut bytes).context("writing").map_err(Failure::Runtime)?;
+        target::write(path, &String::from_utf8_lossy(&bytes))?;
+    }
+    let report = &recording.report;
+    let doubts = doubts::of(report, &args.service);
+    stdout::print(&if args.json { json(report, capacity)? } else { words::text(report, capacity, &doubts) })?;
+    if let Some(violation) = report.violations.first() {
+        return Err(Failure::Runtime(anyhow!("the books do not balance, please report this: {violation}")));
+    }
+    doubts.into_iter().next().map_or(Ok(()), |doubt| Err(doubt.failure()))
+}
+
+/// TLS of each connection, and the name that the server must prove.
+fn tls(args: &LoadArgs) -> Result<Option<(ClientTls, ServerName)>, Failure> {
+    let Some(tls) = args.tls.open()? else { return Ok(None) };
+    let Some(address) = args.address.as_deref().filter(|_| args.udp.is_none()) else {
+        return Err(Failure::Input(anyhow!("--udp: datagrams are not encrypted; leave --tls-ca out, or ask over TCP")));
+    };
+    let name = tls.name_for(address).map_err(|error| Failure::Input(anyhow!("{error}; --tls-name says which")))?;
+    Ok(Some((tls, name)))
+}
+
+/// How long the capacity is measured, a quarter of it without counting.
+const MEASURING: Nanos = Nanos::from_millis(1_000);
+
+/// Wish for a service.
+enum Wish<W> {
+    /// This.
+    Plan(Plan),
+    /// So many times what the server can do.
+    Multiple { ratio: f64, closed: Plan, workload: W, duration: Nanos },
+}
+
+/// The part that is not measured.
+fn warmup(args: &LoadArgs) -> Result<Nanos, Failure> {
+    let duration = admission::span("--duration", &args.duration)?;
+    let Some(written) = &args.warmup else { return Ok(Nanos::from_secs(1).min(Nanos(duration.0 / 5))) };
+    let warmup = parse_duration(written).map_err(|error| Failure::Input(anyhow!("--warmup: {error}")))?;
+    if warmup >= duration {
+        return Err(Failure::Input(anyhow!(
+            "--warmup {written} is all of --duration {}: nothing would be measured",
+            args.duration
+        )));
+    }
+    Ok(warmup)
+}
+
+fn wish(args: &LoadArgs, service: Service) -> Result<Wish<impl Fn(Rate) -> Workload>, Failure> {
+    let duration = admission::span("--duration", &args.duration)?;
+    if let Some(outstanding) = args.closed {
+        let (connections, seed) = (args.clients, args.seed);
+        return Ok(Wish::Plan(Plan::Closed { connections, outstanding, service, seed, duration }));
+    }
+    let (connections, seed) = (args.clients, args.seed);
+    let closed = Plan::Closed { connections, outstanding: 1, service: service.clone(), seed, duration: MEASURING };
+    let workload = move |rate| Workload {
+        clients: connections,
+        arrivals: Arrivals::Poisson,
+        shares: Shares::Equal,
+        demand: vec![Segment { from: Nanos::ZERO, rate }],
+        service: service.clone(),
+    };
+    if args.demand.ends_with('x') {
+        let ratio = parse_ratio(&args.demand).ok().filter(|ratio| (0.01..=100.0).contains(ratio));
+        let wrong = || Failure::Input(anyhow!("--demand `{}`: a multiple lies between 0.01x and 100x", args.demand));
+        let ratio = ratio.ok_or_else(wrong)?;
+        return Ok(Wish::Multiple { ratio, closed, workload, duration });
+    }
+    let rate = parse_scaled(&args.demand).map_err(|error| {
+        Failure::Input(anyhow!("--demand: {error}, or a multiple of what the server can do, such as `1.4x`"))
+    })?;
+    let schedule =
+        Schedule::draw(&workload(Rate(rate)), seed, duration).map_err(|error| Failure::Input(anyhow!("{error}")))?;
+    if schedule.requests().is_empty() {
+        return Err(Failure::Input(anyhow!("--demand {}: no request is due within {duration}", args.demand)));
+    }
+    Ok(Wish::Plan(Plan::Open(schedule)))
+}
+
+/// The report as one object, with the capacity if that was measured.
+fn json(report: &LoadReport, capacity: Option<(f64, f64)>) -> Result<String, Failure> {
+    let mut bytes = Vec::new();
+    output::write_json(report, &mut bytes).context("writing").map_err(Failure::Runtime)?;
+    let text = String::from_utf8_lossy(&bytes);
+    let Some((ratio, capacity)) = capacity else { return Ok(text.trim_end().into()) };
+    let mut value: serde_json::Value = serde_json::from_str(&text).context("the report").map_err(Failure::Runtime)?;
+    value["demand_ratio"] = ratio.into();
+    value["capacity_per_s"] = capacity.into();
+    serde_json::to_string(&value).context("the report").map_err(Failure::Runtime)
+}
+
+/// Why the server could not be prepared, with the protocol that it speaks, where that is another one.
+fn unprepared(error: CaseError, server: &Target<'_>) -> Failure {
+    let expected = if server.encryption.is_some() { ServerProtocol::Tls } else { ServerProtocol::Leeward };
+    match error {
+        CaseError::Server { address, .. } => peer::failure(anyhow!(error), address, expected),
+        _ => service::failure(error),
+    }
+}
+
+fn failure(error: LoadError) -> Failure {
+    match error {
+        LoadError::Stopped => Failure::Interrupted,
+        LoadError::Client(_) | LoadError::Config(_) | LoadError::Schedule(_) | LoadError::Pin { .. } => {
+            Failure::Input(anyhow!(error))
+        }
+        _ => Failure::Runtime(anyhow!(error.to_string())),
+    }
+}

@@ -1,0 +1,371 @@
+//! `leeward replay`: a recording's calls, made again, and whether the decisions are the same.
+
+use std::fs::File;
+use std::io::{ErrorKind, Read};
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, anyhow};
+use leeward_core::params::{Params, Raw};
+use leeward_core::registry::{Algorithm, Registry};
+use leeward_core::units::{Nanos, Time};
+use leeward_recording::{Counts, Difference, End, EndReason, Header, Item, ReadError, Reader, Replayer, Timeline};
+use serde_json::{Value, json};
+
+use crate::admission::pair;
+use crate::demo::words::thousands_by;
+use crate::failure::{Failure, with_file};
+use crate::stdout;
+use crate::table::{Align, Table};
+
+/// Rows of the timeline.
+const ROWS: usize = 20;
+
+/// Make the calls of a recording again to its controller, which must decide the same, or to another one
+///
+/// Without further flags every decision is compared. With --admission or --set another controller is asked, and it is
+/// counted how often it would have decided otherwise. That is open loop: it sees the delays and demands that the recorded
+/// controller brought about. Which of two serves better is for `leeward run` to say.
+#[derive(Debug, clap::Args)]
+#[command(after_help = REPLAY)]
+pub(crate) struct ReplayArgs {
+    /// Recording that `leeward record` has written
+    #[arg(value_name = "FILE")]
+    pub(crate) file: PathBuf,
+    /// Ask this controller instead
+    #[arg(long, value_name = "NAME")]
+    pub(crate) admission: Option<String>,
+    /// Another value for a parameter, such as target=80us; may be repeated
+    #[arg(long = "set", value_name = "KEY=VALUE", allow_hyphen_values = true)]
+    pub(crate) overrides: Vec<String>,
+    /// Print the result as one JSON object
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+const REPLAY: &str = "\
+Examples:
+  leeward replay run.rec                          the same decisions?
+  leeward replay run.rec --set target=60us        how often would that have decided otherwise?
+  leeward replay run.rec --admission codel --json
+
+Exit codes: 0 the same (or another was asked), 1 a decision differs, 2 no recording, or a damaged one.";
+
+/// The command.
+pub(crate) fn replay(args: &ReplayArgs) -> Result<(), Failure> {
+    let replay = Replay::of(args)?;
+    stdout::print(&if args.json { replay.json().to_string() } else { replay.text() })?;
+    match (&replay.problem, &replay.difference) {
+        (_, Some(difference)) if !replay.is_other() => Err(Failure::Runtime(anyhow!("{}: {difference}", replay.file))),
+        (Some(problem), _) => Err(Failure::Input(anyhow!("{}: {problem}", replay.file))),
+        _ => Ok(()),
+    }
+}
+
+/// Report of a replayed recording.
+struct Replay {
+    file: String,
+    header: Header,
+    /// Another controller that was asked, as it was asked for.
+    other: Option<(String, Vec<(String, Raw)>)>,
+    /// Calls that could be read.
+    calls: u64,
+    /// Of those that were replayed: up to a difference.
+    counts: Counts,
+    difference: Option<Difference>,
+    timeline: Timeline,
+    /// First and last time.
+    span: Option<(Time, Time)>,
+    end: Option<End>,
+    /// Damage of the recording.
+    problem: Option<String>,
+}
+
+impl Replay {
+    fn of(args: &ReplayArgs) -> Result<Replay, Failure> {
+        let name = args.file.display().to_string();
+        let mut file = File::open(&args.file).with_context(|| name.clone()).map_err(Failure::Input)?;
+        let (mut reader, registry) = (Reader::new(), leeward_controllers::builtin());
+        let header = match next(&mut reader, &mut file, &args.file)? {
+            Ok(Some(Item::Header(header))) => header,
+            Err(error) => return Err(Failure::Input(anyhow!("{name}: {error}"))),
+            _ => return Err(Failure::Input(anyhow!("{name}: {}", ReadError::Foreign))),
+        };
+        let refused = |words: String| Failure::Input(anyhow!("{name}: {words}"));
+        let other = other(args, &header, &registry)?;
+        let mut replayer = match &other {
+            None => Replayer::same(&header, &registry).map_err(|error| refused(error.to_string()))?,
+            Some((algorithm, params)) => Replayer::other(algorithm, params, &header.environment)
+                .map_err(|error| Failure::Input(anyhow!("--set: {error}")))?,
+        };
+        let other = other.map(|(algorithm, params)| {
+            (algorithm.name.to_string(), params.pairs().map(|(name, raw)| (name.to_string(), raw)).collect())
+        });
+        let mut timeline = Timeline::new(ROWS);
+        let (mut span, mut end, mut problem) = (None::<(Time, Time)>, None, None);
+        loop {
+            match next(&mut reader, &mut file, &args.file)? {
+                Ok(Some(Item::Entry(entry))) => {
+                    if let Some(now) = entry.now() {
+                        span =
+                            Some((span.map_or(now, |(first, _)| first.min(now)), span.map_or(now, |s| s.1.max(now))));
+                    }
+                    timeline.note(&entry);
+                    if let Err(error) = replayer.step(&entry) {
+                        problem = Some(error.to_string());
+                        break;
+                    }
+                }
+                Ok(Some(Item::End(found))) => end = Some(found),
+                Ok(Some(Item::Header(_))) => {}
+                Ok(None) => break,
+                Err(error) => {
+                    problem = Some(error.to_string());
+                    break;
+                }
+            }
+        }
+        let (counts, difference) = (replayer.counts(), replayer.difference().cloned());
+        Ok(Replay {
+            file: name,
+            header,
+            other,
+            calls: reader.entries(),
+            counts,
+            difference,
+            timeline,
+            span,
+            end,
+            problem,
+        })
+    }
+
+    fn is_other(&self) -> bool {
+        self.other.is_some()
+    }
+
+    fn length(&self) -> Nanos {
+        self.span.map_or(Nanos::ZERO, |(first, last)| last.since(first))
+    }
+
+    fn ending(&self) -> &str {
+        match (&self.problem, &self.end) {
+            (Some(problem), _) => problem,
+            (None, Some(end)) => end.reason.words(),
+            (None, None) => "without an end",
+        }
+    }
+
+    fn verdict(&self) -> &'static str {
+        match (&self.other, &self.difference) {
+            (Some(_), _) => "compared",
+            (None, Some(_)) => "different",
+            (None, None) => "same",
+        }
+    }
+
+    fn text(&self) -> String {
+        let Header { version, plant, environment, .. } = &self.header;
+        let counts = self.counts;
+        let mut text = format!(
+            "recording     {} on {} core{}, objective {}, round trip {}; {plant}, leeward {version}\n",
+            controller(&self.header.algorithm, &self.header.params),
+            environment.cores,
+            if environment.cores == 1 { "" } else { "s" },
+            environment.slo,
+            environment.rtt,
+        );
+        text += &format!("              {} calls over {}; {}\n", self.calls, self.length(), self.ending());
+        text += &format!(
+            "replayed      {} calls: {} sessions opened, {} requests, {} of them rejected when recorded, {} ticks\n",
+            counts.entries,
+            counts.opened,
+            counts.requests,
+            counts.rejected_then + counts.late_then,
+            counts.ticks
+        );
+        if counts.late_then > 0 {
+            text += &format!(
+                "              {} of the rejections came late, when it was the request's turn\n",
+                counts.late_then
+            );
+        }
+        match (&self.other, &self.difference) {
+            (None, None) => text += &format!("decisions     the same: {} compared\n", counts.compared),
+            (None, Some(difference)) => {
+                text +=
+                    &format!("decisions     DIFFERENT after {} that are the same\n", counts.compared.saturating_sub(1));
+                text += &format!("              {difference}\n");
+            }
+            (Some((name, params)), difference) => {
+                let agree = counts.rejected_both;
+                text += &format!("asked         {} instead\n", controller(name, params));
+                text += &format!(
+                    "              rejects {} requests on arrival: {agree} that were rejected, {} that were admitted; admits {} that \
+                     were rejected\n",
+                    counts.rejected_now,
+                    counts.rejected_now - agree,
+                    counts.rejected_then - agree
+                );
+                if counts.late_then + counts.late_now > 0 {
+                    let agree = counts.late_both;
+                    text += &format!(
+                        "              rejects {} when their turn comes: {agree} that were rejected then, {} that were \
+                         executed; executes {} that were rejected\n",
+                        counts.late_now,
+                        counts.late_now - agree,
+                        counts.late_then - agree
+                    );
+                }
+                let (then, now) = (counts.windows_then, counts.windows_now);
+                text += &format!("              windows sent add up to {now} (recorded: {then})\n");
+                if let Some(difference) = difference {
+                    text += &format!("              first: {difference}\n");
+                }
+                text += "              (open loop: it sees the delays and demands that the recorded controller brought about)\n";
+            }
+        }
+        text + &self.table()
+    }
+
+    fn table(&self) -> String {
+        let columns = ["from", "requests k/s", "rejected %", "delay max us", "pool", "issued"];
+        let mut table = Table::new(&columns.map(|name| (name, Align::Right)));
+        let seconds = self.timeline.length().as_secs_f64();
+        let begin = self.timeline.rows().first().map_or(Time::ZERO, |row| row.from);
+        let gauge = |value: Option<i64>| value.map_or("-".into(), |value| value.to_string());
+        for row in self.timeline.rows() {
+            table.row(vec![
+                row.from.since(begin).to_string(),
+                thousands_by(2, row.requests as f64 / seconds),
+                // A late rejection may be of a request of the row before.
+                format!("{:.1}", row.rejected as f64 / row.requests.max(row.rejected).max(1) as f64 * 100.0),
+                format!("{:.1}", row.delay_max.as_micros_f64()),
+                gauge(row.credit_pool),
+                gauge(row.credits_issued),
+            ]);
+        }
+        format!("\n{table}")
+    }
+
+    fn json(&self) -> Value {
+        let params = |pairs: &[(String, Raw)]| -> Value {
+            pairs.iter().map(|(name, raw)| (name.clone(), Value::from(raw.to_string()))).collect()
+        };
+        let Header { version, plant, algorithm, environment, .. } = &self.header;
+        let counts = self.counts;
+        let end = match (&self.problem, &self.end) {
+            (Some(_), _) | (None, None) => "damaged",
+            (None, Some(End { reason: EndReason::Complete, .. })) => "complete",
+            (None, Some(End { reason: EndReason::Overrun, .. })) => "overrun",
+            (None, Some(End { reason: EndReason::Panicked, .. })) => "panicked",
+        };
+        let rows = self.timeline.rows().iter().map(|row| {
+            json!({
+                "from_ns": row.from.0,
+                "requests": row.requests,
+                "rejected": row.rejected,
+                "delay_max_ns": row.delay_max.0,
+                "credit_pool": row.credit_pool,
+                "credits_issued": row.credits_issued,
+            })
+        });
+        json!({
+            "file": self.file,
+            "recorded": {
+                "version": version,
+                "plant": plant,
+                "controller": algorithm,
+                "params": params(&self.header.params),
+                "cores": environment.cores,
+                "rtt_ns": environment.rtt.0,
+                "slo_ns": environment.slo.0,
+                "duration_ns": self.length().0,
+                "end": end,
+            },
+            "problem": self.problem,
+            "asked": self.other.as_ref().map(|(name, pairs)| json!({ "controller": name, "params": params(pairs) })),
+            "verdict": self.verdict(),
+            "difference": self.difference.as_ref().map(|difference| json!({
+                "entry": difference.entry,
+                "at_ns": difference.at.0,
+                "core": difference.core.map(|core| core.0),
+                "session": difference.session.map(|(slot, _)| slot.0),
+                "call": difference.call,
+                "what": difference.what,
+                "recorded": difference.recorded,
+                "replayed": difference.replayed,
+            })),
+            "counts": {
+                "calls": self.calls,
+                "replayed": counts.entries,
+                "compared": counts.compared,
+                "sessions_opened": counts.opened,
+                "sessions_closed": counts.closed,
+                "requests": counts.requests,
+                "replies": counts.replies,
+                "ticks": counts.ticks,
+                "threading": counts.threading,
+                "rejected_recorded": counts.rejected_then,
+                "rejected_replayed": counts.rejected_now,
+                "rejected_both": counts.rejected_both,
+                "turns": counts.turns,
+                "rejected_late_recorded": counts.late_then,
+                "rejected_late_replayed": counts.late_now,
+                "rejected_late_both": counts.late_both,
+                "woken_recorded": counts.woken_then,
+                "woken_replayed": counts.woken_now,
+                "windows_recorded": counts.windows_then,
+                "windows_replayed": counts.windows_now,
+            },
+            "timeline": { "row_ns": self.timeline.length().0, "rows": rows.collect::<Vec<Value>>() },
+        })
+    }
+}
+
+/// `breakwater (target=80us)`.
+fn controller(name: &str, params: &[(String, Raw)]) -> String {
+    let pairs: Vec<String> = params.iter().map(|(name, raw)| format!("{name}={}", shown(raw))).collect();
+    if pairs.is_empty() { name.into() } else { format!("{name} ({})", pairs.join(", ")) }
+}
+
+/// Spans are kept in nanoseconds; people prefer microseconds.
+fn shown(raw: &Raw) -> String {
+    match raw {
+        Raw::Text(text) => leeward_core::units::parse_duration(text).map_or(raw.to_string(), |span| span.to_string()),
+        _ => raw.to_string(),
+    }
+}
+
+/// The controller that the flags ask for, if it is another than the recorded.
+fn other(args: &ReplayArgs, header: &Header, registry: &Registry) -> Result<Option<(Algorithm, Params)>, Failure> {
+    if args.admission.is_none() && args.overrides.is_empty() {
+        return Ok(None);
+    }
+    let name = args.admission.as_deref().unwrap_or(&header.algorithm);
+    let algorithm = registry.find(name).map_err(|error| Failure::Input(anyhow!("--admission: {error}")))?;
+    let said = args.overrides.iter().map(|text| pair(text)).collect::<Result<Vec<_>, _>>()?;
+    let is_said = |name: &str| said.iter().any(|(known, _)| *known == name);
+    // The recorded controller keeps the parameters that nobody has changed.
+    let kept: &[(String, Raw)] = if name == header.algorithm { &header.params } else { &[] };
+    let mut pairs: Vec<(&str, Raw)> = Vec::new();
+    pairs.extend(kept.iter().filter(|(name, _)| !is_said(name)).map(|(name, raw)| (name.as_str(), raw.clone())));
+    pairs.extend(said.iter().cloned());
+    let params = algorithm.params(&pairs).map_err(|error| Failure::Input(anyhow!("--set: {error}")))?;
+    Ok(Some((algorithm.clone(), params)))
+}
+
+/// The next item of a file; `None` at a proper end. The outer error is the disk's.
+fn next(reader: &mut Reader, file: &mut File, path: &Path) -> Result<Result<Option<Item>, ReadError>, Failure> {
+    loop {
+        match reader.next_item() {
+            Ok(None) => {}
+            item => return Ok(item),
+        }
+        match file.read(reader.spare()) {
+            Ok(0) => return Ok(reader.finish().map(|()| None)),
+            Ok(count) => reader.filled(count),
+            Err(error) if error.kind() == ErrorKind::Interrupted => {}
+            Err(error) => return Err(error).with_context(|| path.display().to_string()).map_err(with_file),
+        }
+    }
+}

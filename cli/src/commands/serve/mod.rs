@@ -1,0 +1,309 @@
+//! `leeward serve`: a service under an admission controller on real sockets, until told to stop.
+//!
+//! - `admin`: the port for operators. `args`: its command line; `cores`, a range of cores. `config`: the same in a file.
+//! - `allocator`: who grants and parks cores. `threading`: who changes a tier's setup. `recording`: what the controller is asked and decides.
+//! - `otlp`: metrics that are pushed. `shadow`: whose requests the controller refuses in earnest.
+//! - `system`: sockets from systemd, and what it is told. `tls`: certificates and keys; `tenants`: whose they are. `wakes`: whether idle
+//!   cores wake in time for the objective.
+
+mod admin;
+mod allocator;
+mod args;
+mod config;
+mod cores;
+mod otlp;
+mod recording;
+mod shadow;
+mod system;
+mod tenants;
+mod threading;
+mod tls;
+mod wakes;
+
+use anyhow::{Context, anyhow};
+use leeward_admin::Exporter;
+use leeward_core::budget::Budget;
+use leeward_rpc::client::DatagramSize;
+use leeward_rpc::server::{Counts, Inherited, IoUring, Server, ServerError};
+use leeward_rpc::statistics::About;
+use leeward_rpc::tls::ServerTls;
+use leeward_runtime::CoreUsage;
+use leeward_services::arguments::size;
+use leeward_services::served::PortCounts;
+use std::io::Write;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use admin::AdminDesk;
+use allocator::Allocator;
+use args::{WhenPossible, idle};
+use recording::Recordings;
+use system::Activated;
+
+pub(crate) use args::ServeArgs;
+
+use crate::failure::Failure;
+use crate::interrupt::{Interrupt, Leaving};
+use crate::{admission, stdout};
+
+/// The command.
+pub(crate) fn serve(mut args: ServeArgs) -> Result<(), Failure> {
+    config::apply(&mut args)?;
+    // Curves stand where a setup would: what is printed is what was written.
+    let effective = config::text(&args)?;
+    let printed = args.print_config.then(|| effective.clone());
+    let slo = admission::span("--slo", &args.admission.slo)?;
+    args.service.check()?;
+    let governed = threading::governed(&mut args, slo)?;
+    let args = &args;
+    let (algorithm, params) = admission::controller(&args.admission)?;
+    let rtt = admission::span("--rtt", &args.admission.rtt)?;
+    let idle = idle(allocator::idle(args))?;
+    let builder = Server::builder()
+        .admission(&algorithm, params.clone())
+        .objective(rtt, slo)
+        .budget(budget(args)?)
+        .cores(args.cores.most.into())
+        .cpus(args.cpus.clone())
+        .idle(idle)
+        .io_uring(if args.io_uring == WhenPossible::Auto { IoUring::Auto } else { IoUring::Off })
+        .receiving_limit(size(&args.receiving).map_err(|problem| Failure::Input(anyhow!("--receiving {problem}")))?)
+        .sending_limit(size(&args.sending).map_err(|problem| Failure::Input(anyhow!("--sending {problem}")))?);
+    let builder = match &args.udp {
+        Some(address) => {
+            builder.udp(address.as_str()).datagram_size(DatagramSize::new(args.udp_size.into()).unwrap_or_default())
+        }
+        None => builder,
+    };
+    let tls = if printed.is_some() { None } else { tls::open(args)? };
+    let builder = match &tls {
+        Some(tls) => builder.tls(tls.clone()),
+        None => builder,
+    };
+    let table = if printed.is_some() { None } else { tenants::open(args)? };
+    let builder = match table {
+        Some(table) => builder.tenants(table),
+        None => builder,
+    };
+    let enforced = shadow::enforced(args)?;
+    let builder = match enforced {
+        Some(percent) => builder.rehearse(percent),
+        None => builder,
+    };
+    let destination = otlp::destination(args)?;
+    let allocator = Allocator::of(args)?;
+    let builder = match &allocator {
+        Some(allocator) => allocator.apply(builder),
+        None => builder,
+    };
+    if let Some(text) = printed {
+        return stdout::print(&text);
+    }
+    let activated = Activated::take();
+    let admin_tls = tls::open_admin(args, args.admin.is_some() || activated.admin.is_some())?;
+    let builder = builder.watched(args.admin.is_some() || activated.admin.is_some() || destination.is_some());
+    let about = About { service: Some(args.service.name().into()), ..About::default() };
+    let builder = builder.about(about);
+    let builder = match governed {
+        Some(governed) => builder.governed(governed),
+        None => builder,
+    };
+    // The runtime takes a CPU as a wish; whoever names one here means it.
+    if let Some(cpu) = args.cpus.iter().find(|cpu| !leeward_load::may_run_on(**cpu)) {
+        return Err(Failure::Input(anyhow!("--cpus: this process may not run on CPU {cpu}")));
+    }
+    let mut builder = builder.connection_limit(connections(args) as usize);
+    let mut warnings = args.service.unused();
+    warnings.extend(args::repeated(&args.cpus));
+    warnings.extend(threading::crowd(args));
+    warnings.iter().for_each(|words| _ = writeln!(std::io::stderr(), "warning: {words}"));
+    let backend = args.service.open(args.cores.most.into())?;
+    let mut recordings = Recordings::begin(args.record.as_deref(), backend.second_port())?;
+    let mut second = builder.config().clone();
+    // One port has the datagrams.
+    second.datagrams = None;
+    second.recording = recordings.of_second_port().cloned();
+    if let Some(recording) = recordings.of_server() {
+        builder = builder.record(recording);
+    }
+    // Before the server: an address that is taken is said at once.
+    let desk = match (activated.admin, args.admin.as_deref()) {
+        (Some(socket), _) => Some(AdminDesk::on(socket)),
+        (None, address) => address.map(AdminDesk::open).transpose()?,
+    };
+    if let Some(socket) = activated.server {
+        builder = builder.inherited(Inherited::new(socket));
+    }
+    let interrupt = Interrupt::listen(Leaving::InOrder)?;
+    if args.until_input_ends {
+        stop_with_input(&interrupt);
+    }
+    let start = || -> Result<_, ServerError> {
+        let port = backend.open_port(&second)?;
+        Ok((backend.start(builder, &args.listen)?, port))
+    };
+    let (server, port) = start().map_err(failure).inspect_err(|_| recordings.forget())?;
+    stdout::print(&format!(
+        "serving {} on {}{} with {}{} ({} core{}, objective {slo}); Ctrl-C stops",
+        args.service.name(),
+        server.address(),
+        match &tls {
+            Some(tls) if tls.wants_certificates() => " by TLS with clients' certificates",
+            Some(_) => " by TLS",
+            None => "",
+        },
+        algorithm.name,
+        shadow::words(enforced),
+        args.cores,
+        if args.cores.most == 1 { "" } else { "s" },
+    ))?;
+    match (&args.udp, server.datagram_address()) {
+        (_, Some(address)) => stdout::print(&format!("datagrams on {address}"))?,
+        (Some(_), None) => {
+            _ = writeln!(std::io::stderr(), "warning: this service takes no datagrams: --udp has no effect")
+        }
+        (None, None) => {}
+    }
+    if let Some(words) = allocator::crowded(args) {
+        let _ = writeln!(std::io::stderr(), "warning: {words}");
+    }
+    if let Some(port) = &port {
+        stdout::print(&format!("{}'s clients: {}", port.name(), port.address()))?;
+    }
+    let sources = admin::sources(&server, port.as_deref());
+    let admin = desk.map(|desk| desk.start(sources.clone(), effective, admin_tls.clone())).transpose()?;
+    let export = |destination| otlp::start(destination, sources, args.service.name(), server.address().to_string());
+    let exporter = destination.map(export).transpose()?;
+    wakes::compare(idle, slo);
+    system::is_ready(&format!("serving {} on {}", args.service.name(), server.address()));
+    let has_failed = || server.has_failed() || port.as_ref().is_some_and(|port| port.has_failed());
+    while !interrupt.flag().load(Ordering::SeqCst) && !has_failed() {
+        std::thread::sleep(Duration::from_millis(20));
+        recordings.look();
+        for words in tls.iter().flat_map(ServerTls::news) {
+            let _ = writeln!(std::io::stderr(), "TLS: {}", stdout::plain(&words));
+        }
+        for words in admin_tls.iter().flat_map(ServerTls::news) {
+            let _ = writeln!(std::io::stderr(), "TLS of --admin: {}", stdout::plain(&words));
+        }
+        for words in exporter.iter().flat_map(Exporter::news) {
+            let _ = writeln!(std::io::stderr(), "OTLP: {}", stdout::plain(&words));
+        }
+        for words in backend.news() {
+            let _ = writeln!(std::io::stderr(), "warning: {}", stdout::plain(&words));
+        }
+    }
+    system::is_stopping();
+    if let Some(admin) = &admin {
+        admin.begin_stopping();
+    }
+    // The last export, while there is still a server to tell of.
+    drop(exporter);
+    let (usage, foreseen) = (server.core_usage(), server.statistics().foreseen);
+    let port = port.map(|port| (port.name(), port.stop()));
+    let counts = server.stop().context("stopping").map_err(Failure::Runtime)?;
+    let port = match port {
+        Some((name, counts)) => {
+            let counts = counts.with_context(|| format!("stopping the {name} port")).map_err(Failure::Runtime)?;
+            Some((name, counts))
+        }
+        None => None,
+    };
+    let cores = usage.as_ref().zip(allocator.as_ref());
+    let said = if args.json { json(&counts, foreseen, cores, port) } else { words(&counts, foreseen, cores, port) };
+    stdout::print(&said)?;
+    recordings.end()
+}
+
+/// Asks `interrupt` when the standard input ends.
+fn stop_with_input(interrupt: &Interrupt) {
+    let interrupt = interrupt.clone();
+    // Without a thread only signals stop the server.
+    let _ = std::thread::Builder::new().name("input".into()).spawn(move || {
+        let _ = std::io::copy(&mut std::io::stdin().lock(), &mut std::io::sink());
+        interrupt.ask();
+    });
+}
+
+/// Connections that are enough for who says nothing about them.
+const ENOUGH: u64 = 1_024;
+
+/// Connections that each port may have: as many as were asked for, if the system allows so many descriptors.
+fn connections(args: &ServeArgs) -> u64 {
+    let (asked, ports) = (u64::from(args.connections), args.service.ports() as u64);
+    let there = leeward_load::allow_sockets(asked * ports) / ports;
+    // Who did not ask for a number wants enough.
+    let is_asked = args.written.iter().any(|name| name == "connections");
+    if there < if is_asked { asked } else { ENOUGH } {
+        let words = "so many descriptors are allowed to a process (ulimit -n); more are told that there is no room";
+        let _ = writeln!(std::io::stderr(), "warning: {there} connections instead of --connections {asked}: {words}");
+    }
+    there.clamp(1, asked)
+}
+
+type Cores<'a> = Option<(&'a CoreUsage, &'a Allocator)>;
+/// The second port's name and requests, if there was one.
+type PortUse = Option<(&'static str, PortCounts)>;
+
+/// Budget of a request for queues.
+fn budget(args: &ServeArgs) -> Result<Budget, Failure> {
+    let span = args.budget.as_deref().map(|budget| admission::span("--budget", budget)).transpose()?;
+    Ok(span.map_or(Budget::UNLIMITED, Budget::of))
+}
+
+/// Counts of all requests, in words.
+fn words(counts: &Counts, foreseen: Option<u64>, cores: Cores<'_>, port: PortUse) -> String {
+    let Counts { received, completed, dropped, .. } = counts;
+    let mut words = format!("stopped: {received} requests received, {completed} answered, {dropped} rejected");
+    if counts.without_credit > 0 {
+        words += &format!(" ({} of them sent without credit)", counts.without_credit);
+    }
+    if let Some(foreseen) = foreseen {
+        words += &format!("; the rehearsal would have rejected {foreseen} more");
+    }
+    if let Some((usage, allocator)) = cores {
+        words += &format!("\n{}", allocator::words(usage, allocator.name()));
+    }
+    if let Some((name, PortCounts { received, completed, busy })) = port {
+        words += &format!("\n{name}: {received} requests received, {completed} answered, {busy} told to be busy");
+    }
+    words
+}
+
+/// The same for programs.
+fn json(counts: &Counts, foreseen: Option<u64>, cores: Cores<'_>, port: PortUse) -> String {
+    let mut report = serde_json::json!({
+        "received": counts.received,
+        "completed": counts.completed,
+        "failed": counts.failed,
+        "dropped": counts.dropped,
+        "without_credit": counts.without_credit,
+        "refused_lock": counts.refused_lock,
+        "abandoned": counts.abandoned,
+        "credits": counts.credits,
+        "demands": counts.demands,
+        "overflowed": counts.overflowed,
+        "retransmitted": counts.retransmitted,
+        "duplicates": counts.duplicates,
+    });
+    if let Some(foreseen) = foreseen {
+        report["foreseen"] = foreseen.into();
+    }
+    if let Some((usage, allocator)) = cores {
+        report["cores"] = allocator::json(usage, allocator.name());
+    }
+    if let Some((name, PortCounts { received, completed, busy })) = port {
+        report[name] = serde_json::json!({ "received": received, "completed": completed, "busy": busy });
+    }
+    report.to_string()
+}
+
+/// Why a server does not start.
+fn failure(error: ServerError) -> Failure {
+    match error {
+        ServerError::Params(_) => Failure::Input(anyhow!(error)),
+        // Whether the address is wrong or taken, another one helps.
+        ServerError::Other(_) | ServerError::Listen { .. } => Failure::Input(anyhow!(error.to_string())),
+        _ => Failure::Runtime(anyhow!(error)),
+    }
+}

@@ -1,0 +1,117 @@
+//! The recording of a server's controller: begun with the server, and what is said when it ends.
+
+use std::io::Write;
+use std::iter;
+use std::path::{Path, PathBuf};
+use std::sync::mpsc;
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use anyhow::{Context, anyhow};
+use leeward_recording::EndReason;
+use leeward_rpc::server::Recording;
+
+use crate::failure::Failure;
+use crate::stdout;
+
+/// Time that a disk has to say why a recording has ended.
+const REASON: Duration = Duration::from_millis(200);
+
+/// Recordings of a server, and of the second port beside it in a file beside the first.
+pub(super) struct Recordings(Vec<Kept>);
+
+/// A recording and its file.
+struct Kept {
+    recording: Recording,
+    path: PathBuf,
+    /// Whether there was no such file before.
+    is_new: bool,
+    /// The end of a recording that ended before the server.
+    early: Option<JoinHandle<Result<(), Failure>>>,
+}
+
+impl Recordings {
+    /// Begins a recording to `path`, if there is one, and one to `path.NAME` for a second port of that name.
+    pub(super) fn begin(path: Option<&Path>, second_port: Option<&str>) -> Result<Self, Failure> {
+        let Some(path) = path else { return Ok(Recordings(Vec::new())) };
+        let beside = second_port.map(|name| {
+            let mut beside = path.as_os_str().to_owned();
+            beside.push(format!(".{name}"));
+            PathBuf::from(beside)
+        });
+        let begin = |path: PathBuf| {
+            let is_new = !path.exists();
+            let recording = Recording::create(&path).with_context(|| format!("recording to {}", path.display()));
+            Ok(Kept { recording: recording.map_err(Failure::Input)?, path, is_new, early: None })
+        };
+        let kept: Result<Vec<Kept>, Failure> = iter::once(path.to_path_buf()).chain(beside).map(begin).collect();
+        Ok(Recordings(kept?))
+    }
+
+    /// The server's.
+    pub(super) fn of_server(&self) -> Option<&Recording> {
+        self.0.first().map(|kept| &kept.recording)
+    }
+
+    /// The second port's.
+    pub(super) fn of_second_port(&self) -> Option<&Recording> {
+        self.0.get(1).map(|kept| &kept.recording)
+    }
+
+    /// Looks whether all still record; says why where one has ended before the server.
+    pub(super) fn look(&mut self) {
+        for kept in &mut self.0 {
+            if kept.early.is_none() && !kept.recording.is_recording() {
+                kept.end_early();
+            }
+        }
+    }
+
+    /// Nothing has been recorded, for no server has started: removes the empty files.
+    pub(super) fn forget(&self) {
+        for kept in self.0.iter().filter(|kept| kept.is_new) {
+            let _ = std::fs::remove_file(&kept.path);
+        }
+    }
+
+    /// Ends them and says what there is.
+    pub(super) fn end(self) -> Result<(), Failure> {
+        let broken = || Failure::Runtime(anyhow!("the recording's thread panicked"));
+        self.0.into_iter().try_for_each(|kept| match kept.early {
+            Some(ending) => ending.join().map_err(|_| broken())?,
+            None => end(&kept.recording, &kept.path),
+        })
+    }
+}
+
+impl Kept {
+    /// Ends a recording that has stopped by itself, on a thread of its own: a disk that hangs must not hold up the server.
+    fn end_early(&mut self) {
+        let (recording, path) = (self.recording.clone(), self.path.clone());
+        let (tell, told) = mpsc::channel();
+        self.early = Some(thread::spawn(move || {
+            let outcome = end(&recording, &path);
+            let why = outcome.as_ref().err().map(ToString::to_string);
+            let _ = tell.send(why);
+            outcome
+        }));
+        let why = match told.recv_timeout(REASON) {
+            Ok(Some(why)) => why,
+            Ok(None) => format!("recording to {}", self.path.display()),
+            Err(_) => format!("recording to {}: the disk does not answer", self.path.display()),
+        };
+        let _ = writeln!(std::io::stderr(), "warning: the recording has ended early; the server goes on: {why}");
+    }
+}
+
+/// Ends it and says what there is.
+fn end(recording: &Recording, path: &Path) -> Result<(), Failure> {
+    let written = || format!("recording to {}", path.display());
+    let Some(recorded) = recording.finish().with_context(written).map_err(Failure::Runtime)? else { return Ok(()) };
+    let calls = recorded.end.entries;
+    if recorded.end.reason != EndReason::Complete {
+        let words = recorded.end.reason.words();
+        return Err(Failure::Runtime(anyhow!("{}: {words}; the first {calls} calls are there", written())));
+    }
+    stdout::print(&format!("recorded {calls} calls in {} ({:.1} MB)", path.display(), recorded.bytes as f64 / 1e6))
+}

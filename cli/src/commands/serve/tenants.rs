@@ -1,0 +1,72 @@
+//! `leeward serve --tls-tenants FILE`: which client's certificate counts for which tenant, in a TOML file that is read strictly. Never here:
+//! what a tenant may have.
+
+use anyhow::anyhow;
+use leeward_core::params::Raw;
+use leeward_core::units::Tenant;
+use leeward_lab::ScenarioError;
+use leeward_lab::scenario::settings::{Pair, Settings};
+use leeward_rpc::server::{Strangers, TenantTable};
+
+use super::args::ServeArgs;
+use crate::failure::Failure;
+
+const TENANTS: &str = "tenants";
+const STRANGERS: &str = "strangers";
+const WORDS: [&str; 3] = ["own", "shared", "refused"];
+const FATES: [Strangers; 3] = [Strangers::Own, Strangers::Shared, Strangers::Refused];
+
+/// The table of the file, if one is named.
+pub(super) fn open(args: &ServeArgs) -> Result<Option<TenantTable>, Failure> {
+    let Some(path) = &args.tls_tenants else { return Ok(None) };
+    if args.tls_client_ca.is_none() {
+        return Err(Failure::Input(anyhow!(
+            "--tls-tenants: --tls-client-ca is missing, the authorities whose clients it is about"
+        )));
+    }
+    Ok(Some(read(&Settings::load(path, &[STRANGERS, TENANTS])?)?))
+}
+
+fn read(settings: &Settings) -> Result<TenantTable, ScenarioError> {
+    let strangers = settings.choice(STRANGERS, &WORDS)?.map_or(Strangers::Own, |place| FATES[place]);
+    let tenant = |Pair { name, value }: Pair| match value {
+        Raw::Integer(number) if u32::try_from(number).is_ok() => Ok((name, Tenant(number as u32))),
+        other => {
+            let problem = format!("`{other}` is no tenant's number, from 0, whoever has none, to 4294967295");
+            Err(settings.error_in(TENANTS, &name, &problem))
+        }
+    };
+    let known = settings.pairs(TENANTS)?.into_iter().map(tenant).collect::<Result<Vec<_>, _>>()?;
+    Ok(TenantTable::new(known, strangers))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(text: &str) -> Result<TenantTable, String> {
+        Settings::parse("t.toml", text, &[STRANGERS, TENANTS])
+            .and_then(|settings| read(&settings))
+            .map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn a_file_is_read_strictly() {
+        let table =
+            parse("strangers = \"refused\"\n[tenants]\n\"spiffe://example/web\" = 7\n\"dns:batch.example\" = 0\n");
+        let known = [("spiffe://example/web".into(), Tenant(7)), ("dns:batch.example".into(), Tenant(0))];
+        assert_eq!(table, Ok(TenantTable::new(known, Strangers::Refused)));
+        assert_eq!(parse(""), Ok(TenantTable::default()));
+        for (text, problem) in [
+            ("strangers = \"gone\"\n", "t.toml:1: strangers: "),
+            ("[tenants]\na = -1\n", "t.toml:2: tenants.a: `-1` is no tenant's number"),
+            ("[tenants]\na = 4294967296\n", "t.toml:2: tenants.a: "),
+            ("[tenants]\na = \"7\"\n", "t.toml:2: tenants.a: "),
+            ("tenants = 7\n", "t.toml:1: tenants: "),
+            ("tenant = 7\n", "t.toml:1: "),
+        ] {
+            let error = parse(text).unwrap_err();
+            assert!(error.starts_with(problem), "{text:?}: {error}");
+        }
+    }
+}

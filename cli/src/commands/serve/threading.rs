@@ -1,0 +1,81 @@
+//! `--threading FILE.toml`: curves instead of a setup, from which a policy chooses while the tier serves.
+
+use super::args::ServeArgs;
+use crate::failure::Failure;
+use anyhow::anyhow;
+use leeward_core::units::Nanos;
+use leeward_lab::scenario::curves::CurvesFile;
+use leeward_plant::this_machine;
+use leeward_rpc::tier::Governed;
+use leeward_services::arguments::Value;
+use leeward_services::tiers::CURVES;
+use leeward_threading::registry;
+use leeward_threading::{ThreadEnvironment, Threading, ThreadingPolicy};
+use std::path::Path;
+use std::sync::Arc;
+
+/// Policy that keeps its setup.
+const STATIC: &str = "static";
+/// Flag and key of the setup, or of the curves.
+const THREADING: &str = "threading";
+
+/// The policy, if `--threading` names a file of curves; the setup that it begins with takes the file's place.
+pub(super) fn governed(args: &mut ServeArgs, slo: Nanos) -> Result<Option<Governed>, Failure> {
+    let refused = |problem: String| Failure::Input(anyhow!("--threading: {problem}"));
+    let text = args.service.values.text(THREADING).filter(|text| text.ends_with(CURVES)).map(str::to_string);
+    let Some(text) = text.filter(|_| args.service.takes(THREADING)) else {
+        let asks = |name: &str| args.written.iter().any(|written| written == name);
+        if asks("threading_policy") || asks("accept_curves") {
+            let words =
+                "--threading-policy and --accept-curves go with --threading FILE.toml, which `leeward train` writes";
+            return Err(Failure::Input(anyhow!(words)));
+        }
+        return Ok(None);
+    };
+    let file = CurvesFile::read(Path::new(&text))?;
+    let cpus = if args.cpus.is_empty() {
+        std::thread::available_parallelism().map_or(1, usize::from)
+    } else {
+        args.cpus.len()
+    };
+    let data = args.service.values.text("data").unwrap_or_default();
+    if !args.accept_curves {
+        file.check_for(args.service.name(), data, &this_machine(cpus)).map_err(|error| refused(error.to_string()))?;
+    }
+    let first = file.curves.strongest().setup;
+    let environment = ThreadEnvironment::new(Some(Arc::new(file.curves)), first, cpus as u16).with_slo(slo);
+    let name = args.threading_policy.as_str();
+    let spec = registry::find(name).map_err(|error| Failure::Input(anyhow!("--threading-policy: {error}")))?;
+    if spec.name == STATIC {
+        return Err(Failure::Input(anyhow!(
+            "--threading-policy {STATIC} has no use for curves; accepted: --threading SETUP"
+        )));
+    }
+    let params = spec.params(&[]).map_err(|error| refused(error.to_string()))?;
+    let build = move || spec.build(&params, &environment);
+    let policy = build().map_err(|error| refused(error.to_string()))?;
+    if let Some(core) = policy.choices().iter().find(|choice| choice.setup().is_none()) {
+        return Err(refused(format!(
+            "{core} can't be changed to or from while a tier serves; accepted: curves without it"
+        )));
+    }
+    let initial: Threading = policy.initial();
+    args.service.values.set(THREADING, Value::Text(initial.to_string()));
+    let make = move || -> Box<dyn ThreadingPolicy> { build().unwrap_or_else(|_| unreachable!("it was built above")) };
+    Ok(Some(Governed::new(cpus as u16, make)))
+}
+
+/// A warning of a setup whose polling threads are more than there are CPUs for: each would keep the others from theirs.
+pub(super) fn crowd(args: &ServeArgs) -> Option<String> {
+    let text = args.service.values.text(THREADING).filter(|_| args.service.takes(THREADING))?;
+    let setup = text.parse::<Threading>().ok()?.setup()?;
+    let cpus = match args.cpus.len() {
+        0 => std::thread::available_parallelism().map_or(1, usize::from),
+        named => named,
+    };
+    let pollers = setup.pollers();
+    let one = if cpus == 1 { "CPU" } else { "CPUs" };
+    (pollers as usize > cpus).then(|| {
+        format!("--threading {setup}: {pollers} threads poll on {cpus} {one}, and each keeps others from theirs")
+    })
+}

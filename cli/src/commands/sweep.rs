@@ -1,0 +1,114 @@
+//! `leeward run … --sweep`: a scenario over a grid of values, on this machine's threads, a line of JSON per run.
+
+use std::io::{IsTerminal, Write};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::mpsc::sync_channel;
+
+use anyhow::{Context, anyhow};
+use leeward_core::registry::Registry;
+use leeward_lab::Results;
+use leeward_lab::run::Progress;
+use leeward_lab::sweep::{Axis, Cell, Grid, SweepError, run_cells};
+
+use super::run::RunArgs;
+use crate::failure::Failure;
+use crate::interrupt::{Interrupt, Leaving};
+use crate::progress::Bar;
+use crate::{scenario, stdout};
+
+/// Answers that wait for one before them, at most: a slow run holds the others back.
+const WAITING: usize = 64;
+
+/// The command.
+pub(super) fn sweep(args: &RunArgs) -> Result<(), Failure> {
+    if args.plant != "sim" {
+        return Err(Failure::Input(anyhow!(
+            "--sweep: runs that share this machine would measure each other; leave out --plant real"
+        )));
+    }
+    let axes = args.sweep.iter().map(|text| Axis::parse(text)).collect::<Result<Vec<_>, _>>().map_err(failure)?;
+    let loaded = scenario::load(&args.what)?;
+    let grid = Grid::new(axes, loaded.run.seeds, args.what.seed).map_err(failure)?;
+    let interrupt = Interrupt::listen(Leaving::InOrder)?;
+    let threads =
+        args.what.threads.map_or_else(|| std::thread::available_parallelism().map_or(1, usize::from), usize::from);
+    let threads = threads.min(grid.cells());
+    {
+        let bar = Bar::new(&loaded.id, &interrupt);
+        all(args, &grid, threads, interrupt.flag(), |done| bar.show(Progress { done, total: grid.cells() }))?;
+    }
+    interrupt.finish()?;
+    if std::io::stderr().is_terminal() {
+        let words = "on more than this machine: leeward.sweep(…, on=\"ray\") in Python, docs/cluster.md";
+        let _ = writeln!(std::io::stderr(), "{} runs on {threads} threads; {words}", grid.cells());
+    }
+    Ok(())
+}
+
+/// Runs all cells and prints their lines in the grid's order.
+fn all(args: &RunArgs, grid: &Grid, threads: usize, cancel: &AtomicBool, tell: impl Fn(usize)) -> Result<(), Failure> {
+    let (next, over) = (AtomicUsize::new(0), AtomicBool::new(false));
+    let registry = leeward_lab::registry();
+    std::thread::scope(|scope| {
+        let (sender, receiver) = sync_channel(WAITING);
+        for _ in 0..threads {
+            let (sender, next, over, registry) = (sender.clone(), &next, &over, &registry);
+            scope.spawn(move || {
+                loop {
+                    let index = next.fetch_add(1, Ordering::Relaxed);
+                    if index >= grid.cells()
+                        || over.load(Ordering::Relaxed)
+                        || sender.send((index, one(args, grid, index, registry, cancel))).is_err()
+                    {
+                        return;
+                    }
+                }
+            });
+        }
+        drop(sender);
+        let mut waiting = std::collections::BTreeMap::new();
+        let mut printed = 0;
+        for (index, answer) in receiver {
+            waiting.insert(index, answer);
+            while let Some(answer) = waiting.remove(&printed) {
+                answer.and_then(|lines| stdout::print(&lines)).inspect_err(|_| over.store(true, Ordering::Relaxed))?;
+                printed += 1;
+                tell(printed);
+            }
+        }
+        Ok(())
+    })
+}
+
+/// Lines of a cell's runs.
+fn one(args: &RunArgs, grid: &Grid, index: usize, registry: &Registry, cancel: &AtomicBool) -> Result<String, Failure> {
+    let mut text = Ok(String::new());
+    let load = |overrides: &[String]| scenario::with(&args.what, overrides);
+    run_cells(grid, index..index + 1, &scenario::overrides(&args.what)?, registry, load, cancel, |_, results| {
+        text = lines(&grid.cell(index), &results);
+    })
+    .map_err(failure)?;
+    text
+}
+
+fn lines(cell: &Cell<'_>, results: &Results) -> Result<String, Failure> {
+    let values: serde_json::Map<_, _> =
+        cell.values.iter().map(|(axis, value)| (axis.key.clone(), serde_json::Value::from(*value))).collect();
+    let mut text = String::new();
+    for point in &results.points {
+        let mut line = serde_json::to_value(point).context("a point as JSON").map_err(Failure::Runtime)?;
+        line["sweep"] = serde_json::Value::Object(values.clone());
+        if !text.is_empty() {
+            text.push('\n');
+        }
+        text += &line.to_string();
+    }
+    Ok(text)
+}
+
+fn failure(error: SweepError) -> Failure {
+    match error {
+        SweepError::Run(error) => error.into(),
+        error => Failure::Input(anyhow!(error.to_string())),
+    }
+}

@@ -1,0 +1,126 @@
+//! `leeward advise`: which threading a service should have, from a training.
+
+use std::path::PathBuf;
+
+use anyhow::anyhow;
+use leeward_core::units::{Nanos, Rate, parse_duration};
+use leeward_lab::training::Fresh;
+use leeward_lab::training::advice::{self, Advice, Question};
+use serde_json::json;
+
+use super::super::target;
+use super::arguments::{BenchArgs, Training};
+use super::{ending, words};
+use crate::failure::Failure;
+use crate::interrupt::{Interrupt, Leaving};
+use crate::stdout;
+
+/// Find the threading that a service should have for its loads
+///
+/// Trains as `leeward train` does, says which setups to use for which loads, which one if it may never change, and how sure that is, and
+/// writes the curves for `auto`.
+#[derive(Debug, clap::Args)]
+#[command(after_help = ADVISE)]
+pub(crate) struct AdviseArgs {
+    #[command(flatten)]
+    bench: BenchArgs,
+    /// Tail latency that requests may have
+    #[arg(long, value_name = "TIME", value_parser = slo)]
+    slo: Slo,
+    /// Write the curves to this file, such as curves.toml
+    #[arg(long, value_name = "FILE")]
+    out: Option<PathBuf>,
+    /// Measure anew, on other requests: what was advised and `auto`, beside every setup that may be better
+    #[arg(long)]
+    check: bool,
+    /// Print the advice as one JSON object
+    #[arg(long)]
+    json: bool,
+}
+
+const ADVISE: &str = "\
+Examples:
+  leeward advise hdsearch --slo 1ms --load 50..8k
+  leeward advise hdsearch --slo 1ms --check
+  leeward advise router --plant real --slo 5ms --out curves.toml
+  leeward advise mt-sync --slo 5ms --load 20..11k --out curves.toml";
+
+#[derive(Clone, Copy, Debug)]
+struct Slo(Nanos);
+
+fn slo(text: &str) -> Result<Slo, String> {
+    let span = parse_duration(text).map_err(|error| error.to_string())?;
+    if span == Nanos::ZERO { Err("accepted: a time above 0 such as 1ms".into()) } else { Ok(Slo(span)) }
+}
+
+/// The command.
+pub(crate) fn advise(args: &AdviseArgs) -> Result<(), Failure> {
+    if let Some(out) = &args.out {
+        target::check_file("--out", out)?;
+    }
+    let training = Training::of(&args.bench, args.slo.0)?;
+    let interrupt = Interrupt::listen(Leaving::Soon)?;
+    let trained = training.run(&interrupt)?;
+    if !args.check {
+        interrupt.finish()?;
+    }
+    let file = training.file(&trained, "advise");
+    if let Some(out) = &args.out {
+        target::write(out, &file.to_toml())?;
+    }
+    let knots = file.curves.all().iter().flat_map(|curve| &curve.knots).map(|knot| knot.load);
+    let (measured_low, measured_high) =
+        knots.fold((f64::MAX, 0.0), |(low, high): (f64, f64), load| (low.min(load), high.max(load)));
+    if measured_high <= 0.0 {
+        return Err(Failure::Runtime(anyhow!("nothing was measured")));
+    }
+    let all = (Rate(measured_low), advice::known_to(Rate(measured_high)));
+    let (lowest, highest) = training.asked().unwrap_or(all);
+    let question = Question { slo: args.slo.0, tail: training.plan().tail, lowest, highest };
+    let advice = advice::advise(&file.curves, &question);
+    let fresh = match args.check {
+        true => {
+            let fresh = training.check(&advice, &file.curves, &interrupt)?;
+            interrupt.finish()?;
+            fresh
+        }
+        false => Vec::new(),
+    };
+    if args.json {
+        return stdout::print(&as_json(&advice, &question, &fresh).to_string());
+    }
+    let end = args.out.as_ref().map_or(String::new(), |out| ending(&trained, out));
+    let checked = if args.check { words::fresh(&fresh, &question) } else { String::new() };
+    stdout::print(&format!("{}{checked}{end}", words::advice(&advice, &question, args.out.as_deref())))
+}
+
+fn as_json(advice: &Advice, question: &Question, fresh: &[Fresh]) -> serde_json::Value {
+    let alone = |alone: &Option<advice::Alone>| {
+        alone.map(|alone| json!({ "setup": alone.setup.to_string(), "factor": alone.factor, "cpu": alone.cpu }))
+    };
+    json!({
+        "slo_us": question.slo.as_micros_f64(),
+        "steps": advice.steps.iter().map(|(from, setup)| json!({ "from": from.0, "setup": setup.to_string() })).collect::<Vec<_>>(),
+        "alone": alone(&advice.alone),
+        "frugal": alone(&advice.frugal),
+        "kept_to": advice.kept_to.map(|load| load.0),
+        "fresh": fresh.iter().map(|one| json!({
+            "load": one.load.0,
+            "requests": one.requests,
+            "advised": one.advised.0.to_string(),
+            "factor": one.factor(),
+            "best": one.best.0.to_string(),
+            "best_tail_us": one.best.1.as_micros_f64(),
+            "auto_factor": one.policy_factor(),
+        })).collect::<Vec<_>>(),
+        "rows": advice.rows.iter().map(|row| json!({
+            "load": row.load.0,
+            "best": row.best.to_string(),
+            "tail_us": row.tail.as_micros_f64(),
+            "cpu": row.cpu,
+            "second": row.second.map(|(setup, _)| setup.to_string()),
+            "second_tail_us": row.second.map(|(_, tail)| tail.as_micros_f64()),
+            "confidence": row.confidence.word(),
+        })).collect::<Vec<_>>(),
+    })
+}

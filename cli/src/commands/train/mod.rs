@@ -1,0 +1,83 @@
+//! `leeward train` and `leeward advise`: curves of threading setups, and what to do with them. The training is the lab's.
+
+mod advise;
+mod arguments;
+mod words;
+
+pub(crate) use advise::{AdviseArgs, advise};
+
+use std::path::{Path, PathBuf};
+
+use leeward_core::units::Nanos;
+use leeward_lab::training::Trained;
+use serde_json::json;
+
+use self::arguments::{BenchArgs, Training};
+use super::target;
+use crate::failure::Failure;
+use crate::interrupt::{Interrupt, Leaving};
+use crate::stdout;
+
+/// Measure threading setups over the load and write down their curves
+///
+/// A policy of threading (`utune`, `leeward`) chooses by such curves. At each load all setups are measured in turns; those that are surely
+/// not the best are measured no further. When the budget is over, the curves are of what was measured until then.
+#[derive(Debug, clap::Args)]
+#[command(after_help = TRAIN)]
+pub(crate) struct TrainArgs {
+    #[command(flatten)]
+    bench: BenchArgs,
+    /// The file to write, such as curves.toml
+    #[arg(long, value_name = "FILE")]
+    out: PathBuf,
+    /// Print what was found as one JSON object
+    #[arg(long)]
+    json: bool,
+}
+
+const TRAIN: &str = "\
+Examples:
+  leeward train hdsearch --out curves.toml
+  leeward train hdsearch --plant real --data synthetic:64:50000:1 --out curves.toml
+  leeward train mt-sync --setups SIP1,SDP1-20,SDB1-50 --load 20..11k --out curves.toml";
+
+/// Objective of a tier whose curves are asked for without one: clients that are later are late.
+const SLO: Nanos = Nanos::from_millis(5);
+
+/// The command.
+pub(crate) fn train(args: &TrainArgs) -> Result<(), Failure> {
+    // Better now than after the training.
+    target::check_file("--out", &args.out)?;
+    let training = Training::of(&args.bench, SLO)?;
+    let interrupt = Interrupt::listen(Leaving::Soon)?;
+    let trained = training.run(&interrupt)?;
+    interrupt.finish()?;
+    let file = training.file(&trained, "train");
+    target::write(&args.out, &file.to_toml())?;
+    if args.json {
+        return stdout::print(
+            &json!({
+                "out": args.out.display().to_string(),
+                "service": file.service,
+                "measured": trained.measured,
+                "cut_short": trained.cut_short,
+                "left_out": trained.left_out.iter().map(ToString::to_string).collect::<Vec<_>>(),
+                "setups": file.curves.all().iter().map(words::as_json).collect::<Vec<_>>(),
+            })
+            .to_string(),
+        );
+    }
+    stdout::print(&format!("{}{}", words::curves(&file.curves), ending(&trained, &args.out)))
+}
+
+fn ending(trained: &Trained, out: &Path) -> String {
+    let mut text = String::new();
+    if !trained.left_out.is_empty() {
+        let names: Vec<String> = trained.left_out.iter().map(ToString::to_string).collect();
+        text += &format!("left out      {}: they sustain less than two of the loads\n", names.join(", "));
+    }
+    if trained.cut_short {
+        text += "cut short     the budget was over before all loads were measured; more with --budget\n";
+    }
+    text + &format!("curves        {} from {} measurements\n", out.display(), trained.measured)
+}

@@ -1,0 +1,123 @@
+//! `leeward tune`: the parameters under which a controller serves a scenario best.
+
+use leeward_core::params::Raw;
+use leeward_lab::tune::{self, Candidate, TunedWorkload, Tuning};
+use serde_json::{Map, Value, json};
+
+use crate::failure::Failure;
+use crate::interrupt::{Interrupt, Leaving};
+use crate::progress::Bar;
+use crate::scenario::What;
+use crate::table::{Align, Table};
+use crate::{scenario, stdout};
+
+/// Candidates to show per workload.
+const SHOWN: usize = 10;
+
+/// Search the parameters under which a controller serves a scenario best
+///
+/// Tries the values that the controller names as worth trying (see `leeward list --controllers`) and prints what to paste
+/// into the scenario. The best is the highest goodput over the scenario's demands.
+#[derive(Debug, clap::Args)]
+#[command(after_help = TUNE)]
+pub(crate) struct TuneArgs {
+    #[command(flatten)]
+    pub(crate) what: What,
+    /// Label of the controller in the scenario
+    #[arg(long, value_name = "LABEL")]
+    pub(crate) controller: String,
+    /// Try so many sets of parameters drawn at random over all of its durations and numbers, the scenario's own first: the same budget for
+    /// every controller
+    #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = clap::value_parser!(u32).range(2..=10_000))]
+    pub(crate) draws: Option<u32>,
+    /// Print everything tried as one JSON object
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+const TUNE: &str = "\
+Examples:
+  leeward tune bw-overall --controller seda --quick
+  leeward tune bw-overall --controller breakwater --quick --draws 60
+                                                       the budget that every other controller gets, too
+  leeward tune bw-overall --controller seda --set workload.clients=10000 >> tuned.toml";
+
+/// The command.
+pub(crate) fn tune(args: &TuneArgs) -> Result<(), Failure> {
+    let scenario = scenario::load(&args.what)?;
+    let interrupt = Interrupt::listen(Leaving::Soon)?;
+    let tuning = {
+        let bar = Bar::new(&format!("{} {}", scenario.id, args.controller), &interrupt);
+        let options = scenario::options(&args.what, "sim");
+        let progress = |progress| bar.show(progress);
+        let (registry, stop) = (leeward_lab::registry(), interrupt.flag());
+        match args.draws {
+            None => tune::tune(&scenario, &registry, &args.controller, &options, &progress, stop)?,
+            Some(draws) => {
+                tune::tune_by_draws(&scenario, &registry, (&args.controller, draws), &options, &progress, stop)?
+            }
+        }
+    };
+    interrupt.finish()?;
+    if args.json {
+        return stdout::print(&as_json(&tuning).to_string());
+    }
+    stdout::print(&text(&tuning))
+}
+
+/// Comments and TOML, so that the whole can be pasted or redirected into a scenario.
+fn text(tuning: &Tuning) -> String {
+    let mut text = String::new();
+    for workload in &tuning.workloads {
+        text += &format!("# {}, service {}, {} clients\n", tuning.label, workload.service, workload.clients);
+        text += &best_first(workload).lines().map(|line| format!("#   {line}\n")).collect::<String>();
+    }
+    text + "\n" + &tuning.to_toml()
+}
+
+fn best_first(workload: &TunedWorkload) -> String {
+    let mut table =
+        Table::new(&[("goodput/capacity", Align::Right), ("p99 us", Align::Right), ("parameters", Align::Left)]);
+    let mut order: Vec<usize> = (0..workload.candidates.len()).collect();
+    let goodput = |index: &usize| workload.candidates[*index].goodput_ratio;
+    order.sort_by(|a, b| (*b == workload.best).cmp(&(*a == workload.best)).then(goodput(b).total_cmp(&goodput(a))));
+    for candidate in order.iter().take(SHOWN).map(|index| &workload.candidates[*index]) {
+        let params: Vec<String> = candidate.params.iter().map(|(name, value)| format!("{name} = {value}")).collect();
+        table.row(vec![
+            format!("{:.4}", candidate.goodput_ratio),
+            format!("{:.1}", candidate.p99_us),
+            params.join(", "),
+        ]);
+    }
+    table.to_string()
+}
+
+fn as_json(tuning: &Tuning) -> Value {
+    let workload = |workload: &TunedWorkload| {
+        json!({
+            "service": workload.service,
+            "clients": workload.clients,
+            "best": workload.best,
+            "candidates": workload.candidates.iter().map(candidate).collect::<Vec<_>>(),
+        })
+    };
+    json!({
+        "scenario": tuning.scenario,
+        "label": tuning.label,
+        "workloads": tuning.workloads.iter().map(workload).collect::<Vec<_>>(),
+    })
+}
+
+fn candidate(candidate: &Candidate) -> Value {
+    let params: Map<String, Value> = candidate.params.iter().map(|(name, value)| (name.clone(), raw(value))).collect();
+    json!({ "params": params, "goodput_ratio": candidate.goodput_ratio, "p99_us": candidate.p99_us })
+}
+
+fn raw(value: &Raw) -> Value {
+    match value {
+        Raw::Text(text) => text.as_str().into(),
+        Raw::Number(number) => (*number).into(),
+        Raw::Integer(number) => (*number).into(),
+        Raw::Switch(on) => (*on).into(),
+    }
+}

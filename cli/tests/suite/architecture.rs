@@ -1,0 +1,227 @@
+//! The rules of ARCHITECTURE.md that a machine can check: which way dependencies point, what the pure crates may use, and
+//! that every file says what it is.
+
+use cargo_metadata::{DependencyKind, Metadata, MetadataCommand, Package};
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+
+/// Crates that a service in `services/` may use: the seams of the server and of the load generator, and the definition of a
+/// service (`leeward-services`). The catalogue, which lists them all, may use each of them, too.
+const SERVICE: &[&str] =
+    &["controllers", "core", "engine", "host", "load", "rpc", "runtime", "services", "threading", "workload"];
+
+/// Services whose leaves or data are another service's.
+const BUILT_ON: [(&str, &str); 2] = [("router", "kv"), ("sets", "search")];
+
+/// Our crates, and which of ours each may depend on; those in `services/` follow [`SERVICE`]; all names without `leeward-`. A new crate needs a line here, and a
+/// reason in ARCHITECTURE.md.
+const MAY_USE: [(&str, &[&str]); 37] = [
+    ("core", &[]),
+    // Everything that decides stands on the traits alone: an edit in one of these rebuilds no other.
+    ("controllers", &["core"]),
+    ("allocation", &["core"]),
+    ("threading", &["core"]),
+    ("recording", &["core", "threading"]),
+    ("workload", &["core"]),
+    // What comes of a run, whoever makes it: below every plant and above none.
+    ("outcome", &["core", "threading"]),
+    ("sim", &["allocation", "controllers", "core", "outcome", "threading", "workload"]),
+    ("runtime", &["allocation", "core", "threading"]),
+    ("wire", &["core"]),
+    // Watches decisions, whoever makes them: below every host of controllers.
+    ("observe", &["core"]),
+    ("host", &["core", "observe", "recording", "wire"]),
+    // The port for operators: it knows what is watched, and nothing of servers.
+    ("admin", &["http1", "observe", "tls"]),
+    // Carries frames, and knows nothing of sessions: below both the pure session and the engine.
+    ("datagram", &["core", "wire"]),
+    // Sessions of TLS for both ends: it knows no protocol and no engine.
+    ("tls", &[]),
+    ("session", &["core", "datagram", "host", "wire"]),
+    // Other people's servers: the gate stands on the host, and frameworks on the gate. Of the runtime they take its clock, and the budgets that
+    // locks ask for.
+    ("gate", &["controllers", "core", "host", "observe", "runtime"]),
+    ("tower", &["core", "gate", "runtime"]),
+    ("ecosystem", &["core", "gate", "runtime", "tower"]),
+    ("engine", &["allocation", "core", "datagram", "host", "observe", "recording", "runtime", "wire"]),
+    // Heads and framing of HTTP/1.1 for every port that speaks it: pure, below all of them.
+    ("http1", &[]),
+    ("http", &["core", "engine", "host", "http1", "runtime"]),
+    ("rpc", &["core", "datagram", "engine", "host", "runtime", "session", "threading", "tls", "wire"]),
+    ("services", SERVICE),
+    ("load", &["core", "outcome", "rpc", "workload"]),
+    // The simulated plant stands beside the measured one, under one trait.
+    // It starts tiers, and measures how threads sleep at sockets: the port's seams.
+    ("plant", &["core", "engine", "load", "outcome", "rpc", "runtime", "services", "sim", "threading", "workload"]),
+    ("lab", &["allocation", "catalogue", "controllers", "core", "outcome", "plant", "services", "sim", "threading"]),
+    ("report", &["outcome"]),
+    // Reads traces of any program: it knows nothing of servers and controllers.
+    ("profile", &[]),
+    // Runs compilers, with nothing of ours but files that it finds.
+    ("compilers", &[]),
+    // What programs are built with that are to be profiled: nothing but the attribute.
+    ("trace", &["trace-attribute"]),
+    ("trace-attribute", &[]),
+    // Attacks know how frames are written, and nothing of how they are read.
+    ("hostile", &["core", "wire"]),
+    (
+        "leeward",
+        &[
+            "admin",
+            "allocation",
+            "catalogue",
+            "compilers",
+            "controllers",
+            "core",
+            "lab",
+            "load",
+            "observe",
+            "outcome",
+            "plant",
+            "profile",
+            "recording",
+            "report",
+            "rpc",
+            "runtime",
+            "search",
+            "services",
+            "sim",
+            "threading",
+            "workload",
+        ],
+    ),
+    // A workspace of its own, so that nothing else compiles what it compares with.
+    (
+        "compare",
+        &["catalogue", "controllers", "core", "engine", "load", "rpc", "runtime", "services", "threading", "workload"],
+    ),
+    // A workspace of its own, so that nothing else needs Python.
+    (
+        "python",
+        &[
+            "catalogue",
+            "controllers",
+            "core",
+            "lab",
+            "load",
+            "outcome",
+            "profile",
+            "recording",
+            "report",
+            "services",
+            "workload",
+        ],
+    ),
+    // For tests alone: nobody has it among the dependencies that count here.
+    ("testkit", &[]),
+];
+
+/// Everything else that the pure crates may use outside of tests: nothing that does I/O, waits, or knows the time.
+const PURE: [(&str, &[&str]); 11] = [
+    ("core", &["loom", "thiserror"]),
+    ("controllers", &["loom", "thiserror"]),
+    ("allocation", &["thiserror"]),
+    ("threading", &["loom", "thiserror"]),
+    ("recording", &["loom", "thiserror"]),
+    ("workload", &["libm", "rand_core", "rand_xoshiro", "thiserror"]),
+    ("outcome", &["hdrhistogram", "serde"]),
+    ("sim", &["thiserror"]),
+    ("wire", &["thiserror"]),
+    ("datagram", &["siphasher", "thiserror"]),
+    ("session", &["thiserror"]),
+];
+
+/// Packages of the workspaces as cargo knows them: this one, and those of `compare`, `ecosystem` and `python`.
+fn packages() -> Vec<Package> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(1).unwrap();
+    let read = |manifest: &str| -> Metadata {
+        let mut command = MetadataCommand::new();
+        // Nobody's dependencies are looked up: their names are enough.
+        command.manifest_path(root.join(manifest)).no_deps().exec().unwrap()
+    };
+    ["Cargo.toml", "compare/Cargo.toml", "ecosystem/Cargo.toml", "python/Cargo.toml"]
+        .into_iter()
+        .flat_map(|manifest| read(manifest).packages)
+        .collect()
+}
+
+fn short(name: &str) -> &str {
+    name.strip_prefix("leeward-").unwrap_or(name)
+}
+
+/// The crates that a package can't be built without, on any system: ours by their short names, and the others.
+fn dependencies(package: &Package) -> (BTreeSet<&str>, BTreeSet<&str>) {
+    let built = package.dependencies.iter().filter(|dependency| dependency.kind != DependencyKind::Development);
+    let (ours, others): (BTreeSet<_>, _) =
+        built.map(|dependency| dependency.name.as_str()).partition(|name| name.starts_with("leeward"));
+    (ours.into_iter().map(short).collect(), others)
+}
+
+fn folder(package: &Package) -> &Path {
+    package.manifest_path.parent().unwrap().as_std_path()
+}
+
+#[test]
+fn dependencies_point_one_way() {
+    let packages = packages();
+    let is_service = |package: &Package| folder(package).parent().is_some_and(|parent| parent.ends_with("services"));
+    let services: BTreeSet<_> =
+        packages.iter().filter(|package| is_service(package)).map(|package| short(&package.name)).collect();
+    assert_eq!(packages.len(), MAY_USE.len() + services.len(), "a rule for a crate that is gone");
+    for package in &packages {
+        let name = short(&package.name);
+        let rule = MAY_USE.iter().find(|(of, _)| *of == name).map(|(_, allowed)| *allowed);
+        let rule = rule.or(services.contains(name).then_some(SERVICE));
+        let allowed = rule.unwrap_or_else(|| panic!("`{name}` has no rule in this test"));
+        let is_allowed = |dependency: &&str| {
+            allowed.contains(dependency)
+                || (name == "catalogue" && services.contains(dependency))
+                || BUILT_ON.contains(&(name, *dependency))
+        };
+        for dependency in dependencies(package).0 {
+            assert!(is_allowed(&dependency), "`{name}` must not depend on `{dependency}`");
+        }
+    }
+}
+
+#[test]
+fn the_pure_crates_use_nothing_impure() {
+    let packages = packages();
+    for (name, allowed) in PURE {
+        let package = packages.iter().find(|package| short(&package.name) == name).unwrap();
+        for dependency in dependencies(package).1 {
+            assert!(allowed.contains(&dependency), "`{name}` must not depend on `{dependency}`");
+        }
+        let config = std::fs::read_to_string(folder(package).join("clippy.toml")).unwrap();
+        for banned in ["Instant::now", "SystemTime::now", "thread::sleep", "RandomState::new"] {
+            assert!(config.contains(banned), "`{name}`'s clippy.toml must ban {banned}");
+        }
+    }
+}
+
+#[test]
+fn every_file_says_what_it_is_and_stays_small() {
+    let mut files = Vec::new();
+    for package in packages() {
+        rust_files(folder(&package), &mut files);
+    }
+    assert!(files.len() > 30, "the search for files is broken");
+    for file in files {
+        let text = std::fs::read_to_string(&file).unwrap();
+        assert!(text.starts_with("//!"), "{} does not begin with `//!`", file.display());
+        assert!(text.lines().count() < 800, "{} has 800 lines or more", file.display());
+    }
+}
+
+fn rust_files(folder: &Path, files: &mut Vec<PathBuf>) {
+    for entry in std::fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            if !path.ends_with("target") {
+                rust_files(&path, files);
+            }
+        } else if path.extension().is_some_and(|extension| extension == "rs") {
+            files.push(path);
+        }
+    }
+}

@@ -1,0 +1,107 @@
+//! The make targets as a stranger calls them: each is in `make help`, and runs commands that cargo accepts. Nothing is built here.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+use std::process::{Command, Output};
+
+/// Output of a program in the root of the repository.
+fn run(program: &str, arguments: &[&str]) -> Output {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(1).unwrap();
+    let mut command = Command::new(program);
+    command.args(arguments).current_dir(root);
+    // Make's own variables, where this test is a part of `make test`, and variables that targets take.
+    for name in ["MAKEFLAGS", "MAKELEVEL", "MFLAGS", "LEEWARD", "ARGS", "HOSTILE"] {
+        command.env_remove(name);
+    }
+    command.output().unwrap_or_else(|error| panic!("{program}: {error}"))
+}
+
+fn make(arguments: &[&str]) -> String {
+    let made = run("make", arguments);
+    let errors = String::from_utf8_lossy(&made.stderr);
+    assert!(made.status.success(), "make {}: {errors}", arguments.join(" "));
+    String::from_utf8(made.stdout).unwrap()
+}
+
+/// The targets that the Makefile declares.
+fn targets() -> Vec<String> {
+    let makefile = std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("../Makefile")).unwrap();
+    let declared = makefile.lines().find_map(|line| line.strip_prefix(".PHONY:")).unwrap();
+    declared.split_whitespace().map(String::from).collect()
+}
+
+#[test]
+fn help_lists_every_target() {
+    let help = make(&["help"]);
+    let listed: BTreeSet<&str> =
+        help.lines().filter_map(|line| line.strip_prefix("make ")?.split_whitespace().next()).collect();
+    let declared: BTreeSet<String> = targets().into_iter().filter(|target| target != "help").collect();
+    assert!(declared.len() > 15, "the search for targets is broken: {declared:?}");
+    assert_eq!(listed, declared.iter().map(String::as_str).collect());
+    assert_eq!(make(&[]), help, "what `make` alone does");
+}
+
+/// The cargo commands among the lines that make prints, without variables before and output behind.
+fn cargo_commands(printed: &str) -> Vec<Vec<String>> {
+    let joined = printed.replace("\\\n", " ");
+    let words = |line: &str| line.split_whitespace().map(String::from).collect::<Vec<String>>();
+    let from_cargo = |words: Vec<String>| {
+        let start = words.iter().position(|word| word == "cargo")?;
+        let is_prefix = words[..start].iter().all(|word| word.contains('=') || word.ends_with('"'));
+        is_prefix.then(|| words[start + 1..].to_vec())
+    };
+    joined.lines().map(words).filter_map(from_cargo).collect()
+}
+
+/// Why cargo does not accept a command; nothing where it does.
+fn refused(command: &[String]) -> Option<String> {
+    let built = ["bench", "build", "check", "doc", "run", "test"];
+    // fmt and clippy are programs of their own, and clean has nothing to plan.
+    if !built.contains(&command[0].as_str()) {
+        return None;
+    }
+    let own = command.iter().position(|word| word == "--").unwrap_or(command.len());
+    let mut arguments: Vec<&str> = command[..own].iter().map(String::as_str).collect();
+    // Where cargo is stable it refuses this flag after it has accepted all others; elsewhere it prints a plan. Either takes a moment.
+    arguments.push("--unit-graph");
+    let said = run(env!("CARGO"), &arguments);
+    let errors = String::from_utf8_lossy(&said.stderr).into_owned();
+    (!said.status.success() && !errors.contains("`--unit-graph` flag is unstable")).then_some(errors)
+}
+
+#[test]
+fn every_target_runs_commands_that_cargo_accepts() {
+    let mut seen = BTreeSet::new();
+    for target in targets() {
+        // With the program of somebody else, and without.
+        for variant in [&[][..], &["LEEWARD=/somewhere/leeward"]] {
+            let printed = make(&[&["-n", target.as_str()], variant].concat());
+            for command in cargo_commands(&printed) {
+                let flags: Vec<&String> =
+                    command.iter().filter(|word| word.starts_with("--") && *word != "--").collect();
+                let doubled = flags.iter().any(|flag| flags.iter().filter(|other| other == &flag).count() > 1);
+                assert!(!doubled, "make {target}: a flag stands twice in cargo {}", command.join(" "));
+                if seen.insert(command.clone()) {
+                    assert_eq!(refused(&command), None, "make {target}: cargo {}", command.join(" "));
+                }
+            }
+            if let ("browser" | "hostile" | "hostile-short" | "profiler-test", []) = (target.as_str(), variant) {
+                let builds = |command: &Vec<String>| command.windows(2).any(|pair| pair == ["-p", "leeward"]);
+                assert!(
+                    cargo_commands(&printed).iter().any(builds),
+                    "make {target} builds the program it needs: {printed}"
+                );
+            }
+        }
+    }
+    assert!(seen.len() > 10, "the search for commands is broken: {seen:?}");
+}
+
+#[test]
+fn a_flag_that_stands_twice_is_found() {
+    let command = |line: &str| cargo_commands(line).remove(0);
+    let doubled = command("cargo build -q --locked -p leeward --locked --features leeward/parquet");
+    assert!(refused(&doubled).is_some_and(|errors| errors.contains("--locked")), "cargo has become lenient");
+    assert!(refused(&command("RUSTFLAGS=\"--cfg loom\" cargo test --unknown-flag")).is_some());
+    assert_eq!(refused(&command("cargo build -q --locked -p leeward --features leeward/parquet")), None);
+}

@@ -1,0 +1,85 @@
+//! The files of `packaging` that other programs read: the Containerfile by hadolint, the units by systemd.
+
+use leeward_testkit::require::Need;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(1).unwrap().to_path_buf()
+}
+
+#[test]
+fn hadolint_has_nothing_against_the_containerfile() {
+    let hadolint = root().join("target/recipes/bin/hadolint");
+    if !hadolint.exists() {
+        return Need::Recipes.missing("no hadolint in target/recipes (scripts/setup recipes)");
+    }
+    let lint =
+        |path: &Path| Command::new(&hadolint).args(["--no-color", "--failure-threshold", "info"]).arg(path).output();
+    let output = lint(&root().join("packaging/container/Containerfile")).unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
+    // It would say so.
+    let folder = tempfile::tempdir().unwrap();
+    let wrong = folder.path().join("Containerfile");
+    std::fs::write(&wrong, "FROM docker.io/library/debian\nRUN cd /tmp\n").unwrap();
+    assert!(!lint(&wrong).unwrap().status.success());
+}
+
+#[test]
+fn systemd_reads_the_units() {
+    let analyze = Path::new("/usr/bin/systemd-analyze");
+    if !analyze.exists() {
+        return Need::Recipes.missing("no systemd-analyze (scripts/setup recipes)");
+    }
+    // It looks whether the program is there, and its manuals.
+    let folder = tempfile::tempdir().unwrap();
+    let unit = |name: &str| std::fs::read_to_string(root().join("packaging/systemd").join(name)).unwrap();
+    let service = unit("leeward.service").replace("/usr/bin/leeward", env!("CARGO_BIN_EXE_leeward"));
+    let service: String = service
+        .lines()
+        .filter(|line| !line.starts_with("Documentation="))
+        .fold(String::new(), |text, line| text + line + "\n");
+    let verify = |service: &str| {
+        std::fs::write(folder.path().join("leeward.service"), service).unwrap();
+        std::fs::write(folder.path().join("leeward.socket"), unit("leeward.socket")).unwrap();
+        let output = Command::new(analyze)
+            .arg("verify")
+            .args(["leeward.service", "leeward.socket"].map(|name| folder.path().join(name)))
+            .output();
+        String::from_utf8(output.unwrap().stderr)
+            .unwrap()
+            .lines()
+            .filter(|line| line.contains("leeward"))
+            .map(String::from)
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(verify(&service), [""; 0]);
+    assert!(!verify(&service.replace("NoNewPrivileges", "NoNewPrivilege")).is_empty(), "a key that there is none of");
+    std::fs::write(folder.path().join("leeward.service"), &service).unwrap();
+    // Exposure in tenths, of 100: what a server that only talks to the network needs.
+    let mut security = Command::new(analyze);
+    security
+        .args(["security", "--offline=true", "--threshold=20", "--no-pager"])
+        .arg(folder.path().join("leeward.service"));
+    let output = security.output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
+}
+
+#[test]
+fn packages_hold_sources_and_say_where_their_documentation_is() {
+    let output = Command::new(env!("CARGO"))
+        .args(["package", "--workspace", "--list", "--allow-dirty", "--offline"])
+        .current_dir(root())
+        .output()
+        .unwrap();
+    // Cargo warns of metadata that is missing.
+    assert!(output.status.success() && output.stderr.is_empty(), "{}", String::from_utf8_lossy(&output.stderr));
+    let files = String::from_utf8(output.stdout).unwrap();
+    let of_cargo = [".cargo_vcs_info.json", "Cargo.lock", "Cargo.toml", "Cargo.toml.orig"];
+    let strange = |file: &&str| {
+        let folder = file.split('/').next().unwrap();
+        !(of_cargo.contains(file) || ["src", "tests", "benches", "examples"].contains(&folder))
+    };
+    assert_eq!(files.lines().filter(strange).collect::<Vec<_>>(), [""; 0]);
+    assert!(files.lines().any(|file| file == "src/lib.rs"));
+}

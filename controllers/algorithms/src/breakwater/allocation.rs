@@ -1,0 +1,120 @@
+//! Breakwater where an allocator grants and parks the cores (poster SIGCOMM'23 §3): the pool grows with the cores. Never
+//! here: the pool's minimum ([`super::config`]) and its law between two grants ([`super::pool`]).
+
+use super::config::{Awareness, Config};
+use super::pool::Pool;
+use leeward_core::server::{CoresGranted, Signals};
+use leeward_core::units::Nanos;
+
+/// The pool's growth with each granted core.
+#[derive(Debug)]
+pub(super) struct Growth {
+    awareness: Awareness,
+    target: Nanos,
+    min_pool: i64,
+    max_window: i64,
+    max_pool: i64,
+}
+
+/// Of an unused pool, the part by which it grows per period: from a core's worth to a thousand clients' in some fifty round
+/// trips.
+const UNUSED_GROWTH: i64 = 8;
+
+impl Growth {
+    pub(super) fn new(config: &Config) -> Self {
+        Growth {
+            awareness: config.allocator_aware,
+            target: config.target,
+            min_pool: config.min_pool.into(),
+            max_window: config.max_window.into(),
+            max_pool: config.max_pool.map_or(i64::MAX, i64::from),
+        }
+    }
+
+    /// A period has passed. A pool of which not even half was used in it, at no delay to speak of and without a refusal, is not what limits
+    /// the load. Under overload all of it is used, and nothing is added to the pool's own law.
+    pub(super) fn tick(&self, pool: &Pool, signals: &Signals) {
+        let total = pool.total();
+        let used = i64::try_from(signals.arrivals).unwrap_or(i64::MAX);
+        let is_unused = used < total / 2 && signals.drops == 0 && signals.delay() < self.target;
+        if self.awareness == Awareness::On && is_unused {
+            self.set(pool, total + (total / UNUSED_GROWTH).max(1));
+        }
+    }
+
+    /// c_total += N_a · c_total / N_t (poster §3), within the same bounds as ever.
+    pub(super) fn granted(&self, pool: &Pool, event: &CoresGranted) {
+        let total = pool.total();
+        let share = f64::from(event.granted) / f64::from(event.total.max(event.granted).max(1));
+        let grown = total + (total as f64 * share) as i64;
+        self.set(pool, grown);
+    }
+
+    fn set(&self, pool: &Pool, total: i64) {
+        let max_pool = (pool.sessions() * self.max_window).min(self.max_pool).max(self.min_pool);
+        pool.set_total(total.clamp(self.min_pool, max_pool));
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::super::config::Signal;
+    use super::*;
+    use leeward_core::params::{Params, Raw};
+    use leeward_core::registry::Environment;
+    use leeward_core::units::Time;
+
+    fn config(pairs: &[(&str, Raw)], environment: Environment) -> Config {
+        Config::read(Signal::Delay, &Params::read(super::super::params::DELAY, pairs).unwrap(), &environment).unwrap()
+    }
+
+    /// 32 cores, 30 us of round trip, and the objective that goes with 1 us of service.
+    fn poster() -> Environment {
+        Environment::new(32, Nanos::from_micros(30), Nanos::from_micros(310))
+    }
+
+    fn pool(total: i64) -> Pool {
+        let pool = Pool::new(total);
+        (0..300).for_each(|_| pool.session_opened());
+        pool
+    }
+
+    #[test]
+    fn the_mode_is_on_where_there_is_an_allocator() {
+        let off = config(&[], poster());
+        assert_eq!((off.allocator_aware, off.min_pool), (Awareness::Off, 32));
+        let on = config(&[], poster().allocated());
+        assert_eq!((on.allocator_aware, on.min_pool), (Awareness::On, 32 * 31));
+        let told = config(&[("allocator_aware", Raw::Switch(false))], poster().allocated());
+        assert_eq!((told.allocator_aware, told.min_pool), (Awareness::Off, 32));
+        let service = config(&[("service", Raw::Text("10us".into()))], poster().allocated());
+        assert_eq!(service.min_pool, 32 * 4);
+        let tight = Environment::new(4, Nanos::from_micros(30), Nanos::from_micros(100)).allocated();
+        assert_eq!(config(&[], tight).min_pool, 8, "an objective that says nothing of the service");
+    }
+
+    #[test]
+    fn the_pool_grows_with_the_cores() {
+        let growth = Growth::new(&config(&[("min_pool", Raw::Integer(32))], poster().allocated()));
+        let pool = pool(210);
+        for (granted, total, expected) in [(1, 7, 240), (8, 16, 360), (0, 16, 360), (5, 0, 720)] {
+            growth.granted(&pool, &CoresGranted { now: Time::ZERO, granted, total });
+            assert_eq!(pool.total(), expected);
+        }
+        (0..60).for_each(|_| growth.granted(&pool, &CoresGranted { now: Time::ZERO, granted: 1, total: 1 }));
+        assert_eq!(pool.total(), 300 * 64);
+    }
+
+    #[test]
+    fn an_unused_pool_grows_and_a_used_one_is_left_to_its_law() {
+        let growth = Growth::new(&config(&[("target", Raw::Text("10us".into()))], poster().allocated()));
+        for (arrivals, drops, delay_us, expected) in
+            [(100, 0, 0, 1_125), (500, 0, 0, 1_000), (100, 0, 10, 1_000), (100, 1, 0, 1_000)]
+        {
+            let pool = pool(1_000);
+            let run_delay = Nanos::from_micros(delay_us);
+            growth.tick(&pool, &Signals { arrivals, drops, run_delay, ..Signals::idle(Time::ZERO) });
+            assert_eq!(pool.total(), expected);
+        }
+    }
+}

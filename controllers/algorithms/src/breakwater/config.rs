@@ -1,0 +1,255 @@
+//! Breakwater's configuration, read and checked. Each part that the paper takes away in an ablation can be switched
+//! off. Never here: the parameters' names and ranges ([`super::params`]).
+
+use super::super::published::Version;
+use leeward_core::client::ClientConfig;
+use leeward_core::client::params::client_config;
+use leeward_core::params::{ParamError, Params};
+use leeward_core::registry::{Environment, Provision};
+use leeward_core::units::Nanos;
+
+/// Signal that adapts the credit pool.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Signal {
+    /// Queueing delay of requests: CPUs are the bottleneck (Breakwater §3.2.1).
+    Delay,
+    /// Throughput gained by more load: anything may be the bottleneck (thesis §2.3.2).
+    Efficiency,
+    /// The one of the two that has evidence of overload.
+    Auto,
+}
+
+/// How the efficiency signal takes credits away.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Decrease {
+    /// A fixed part of the pool (thesis Algorithm 1).
+    Multiplicative,
+    /// As much as an increase adds (Hoover Algorithm 1).
+    Additive,
+}
+
+/// How the additive increase α·n_c turns into whole credits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Additive {
+    /// The fraction is carried to the next period (the published code).
+    Carried,
+    /// At least one credit per period (Breakwater §3.2.2, eq. 3).
+    AtLeastOne,
+}
+
+/// Which session without credit is woken first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Waking {
+    /// The one that has waited longest (the published code).
+    Fifo,
+    /// Any (Breakwater §3.2.2).
+    Random,
+}
+
+/// How the server learns what waits at its clients.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Demand {
+    /// From requests only; it guesses in between and overcommits (Breakwater §3.2.2).
+    Speculation,
+    /// From a message at every change; nothing is overcommitted (the ablation of Breakwater Fig. 8).
+    Synchronization,
+}
+
+/// How far the pool follows an allocator.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Awareness {
+    /// Nothing: the cores are always there, or it is to be seen what happens without.
+    Off,
+    /// The pool grows with each granted core (the poster's rule).
+    Grants,
+    /// The pool grows as with `Grants`. It also leaves a backlog to the cores that can still be had (`room`), and grows
+    /// while clients leave most of it unused. Neither is in the poster. Credits at clients without demand hold nothing
+    /// back; by α alone a pool below the number of clients would take hundreds of round trips to find that out.
+    On,
+}
+
+/// Everything Breakwater may be told.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Config {
+    /// Whether our additions are on.
+    pub version: Version,
+    /// Credits on: clients send by window. Off: clients send at will.
+    pub credits: bool,
+    /// Drop requests on arrival when the queueing delay is at `aqm_threshold` or above.
+    pub aqm: bool,
+    /// See [`Additive`]; `None` is each signal's own default.
+    pub additive: Option<Additive>,
+    /// See [`Waking`].
+    pub waking: Waking,
+    /// See [`Demand`].
+    pub demand: Demand,
+    /// α: credits added per session and period while the delay is under its target.
+    pub alpha: f64,
+    /// β: how strongly the pool shrinks per relative excess of delay; d: the part of it that an iteration without gain takes.
+    pub beta: f64,
+    /// d_t: the queueing delay aimed at.
+    pub target: Nanos,
+    /// Queueing delay from which requests are dropped.
+    pub aqm_threshold: Nanos,
+    /// Waiting time from which a request is dropped when its turn comes: its response could not be in time any more.
+    /// Not in the paper. On many cores requests rarely get so far. On one core the age of the oldest request says
+    /// little of how long the newest will wait, and the threshold spares executions whose responses would be late.
+    pub stale: Nanos,
+    /// Control period: the network round trip.
+    pub period: Nanos,
+    /// A session's window stays below this.
+    pub max_window: u32,
+    /// The pool never shrinks below this (`c_min`).
+    pub min_pool: u32,
+    /// The pool never grows beyond this (`c_max`); `None` is what all sessions' windows can hold.
+    pub max_pool: Option<u32>,
+    /// See [`Signal`].
+    pub signal: Signal,
+    /// t_e: what one more request must bring in responses for the pool to grow.
+    pub efficiency_threshold: f64,
+    /// t_d: the share of drops from which the pool shrinks in any case.
+    pub drop_threshold: f64,
+    /// See [`Decrease`]; `None` is each signal's own default.
+    pub decrease: Option<Decrease>,
+    /// End-to-end round trips in an iteration of the efficiency signal, the first of which is not counted.
+    pub iteration: u32,
+    /// A response that was in the server for longer than this is late, whatever the network does.
+    pub late: Nanos,
+    /// The network's round trip: the least that an end-to-end round trip can be.
+    pub network: Nanos,
+    /// The pool at the start.
+    pub initial_pool: u32,
+    /// See [`Awareness`]. Unless it is off, [`Config::min_pool`] follows from the round trip, too.
+    pub allocator_aware: Awareness,
+    /// Share by which the pool may exceed what the servers behind let through: requests that find none of their credit left
+    /// wait for it, and end before any work was done for them.
+    pub downstream_overcommit: f64,
+    /// The client's queue.
+    pub client: ClientConfig,
+}
+
+/// Expiry at the testbed's clients, for every service time (Breakwater §5.1).
+const PUBLISHED_CLIENT_DELAY: Nanos = Nanos::from_micros(10);
+/// Round trip for which the poster's code adds [`POSTER_CREDITS`] to the smallest pool.
+const POSTER_ROUND_TRIP: Nanos = Nanos::from_micros(5);
+const POSTER_CREDITS: u64 = 25;
+
+impl Config {
+    /// The configuration that `params` ask for.
+    ///
+    /// # Errors
+    /// A delay target that is not below the objective: requests would be late before the pool shrinks, and nothing would be
+    /// left for their wait at the client. An AQM threshold below the delay target: the pool could never settle at its
+    /// target. A largest pool below the smallest.
+    pub fn read(signal: Signal, params: &Params, environment: &Environment) -> Result<Config, ParamError> {
+        let version = Version::read(params);
+        let on = |name| params.choice(name, "on") == "on";
+        // Breakwater §5.1: d_t = 40 % of SLO. Never zero: the pool's law divides by it.
+        let target = params.duration("target", environment.slo.scale(0.4).max(Nanos(1)));
+        if params.is_set("target") && target >= environment.slo {
+            return Err(ParamError::Conflict(format!(
+                "`target` ({target}) must be below the objective ({})",
+                environment.slo
+            )));
+        }
+        let aqm_threshold = params.duration("aqm_threshold", target * 2); // Breakwater §5.1: 2·d_t
+        if aqm_threshold < target {
+            return Err(ParamError::Conflict(format!(
+                "`aqm_threshold` ({aqm_threshold}) must not be below `target` ({target})"
+            )));
+        }
+        let allocator_aware = awareness(version, params, environment)?;
+        let least = default_min_pool(version, allocator_aware, params, environment);
+        let min_pool = params.count("min_pool", least) as u32;
+        let max_pool = match params.count("max_pool", 0) as u32 {
+            0 => None,
+            max_pool if max_pool < min_pool => {
+                return Err(ParamError::Conflict(format!(
+                    "`max_pool` ({max_pool}) must not be below `min_pool` ({min_pool})"
+                )));
+            }
+            max_pool => Some(max_pool),
+        };
+        // The testbed expired requests after 10 µs at the client; a user's default follows from the objective: what the target
+        // delay leaves of it.
+        let client_delay =
+            if version.is_published() { PUBLISHED_CLIENT_DELAY } else { environment.slo.saturating_sub(target) };
+        Ok(Config {
+            version,
+            credits: on("credits"),
+            aqm: on("aqm"),
+            additive: match params.choice("additive", "") {
+                "at_least_one" => Some(Additive::AtLeastOne),
+                "carried" => Some(Additive::Carried),
+                _ => None,
+            },
+            waking: if params.choice("waking", "fifo") == "random" { Waking::Random } else { Waking::Fifo },
+            demand: match params.choice("demand", "speculation") {
+                "synchronization" => Demand::Synchronization,
+                _ => Demand::Speculation,
+            },
+            alpha: params.number("alpha", 0.001), // Breakwater §5.1
+            beta: params.number("beta", 0.02),    // Breakwater §5.1
+            target,
+            aqm_threshold,
+            stale: if version.is_published() { Nanos::MAX } else { params.duration("stale", aqm_threshold) },
+            period: params.duration("period", environment.rtt.max(Nanos::from_micros(1))),
+            max_window: params.count("max_window", 64) as u32, // the published code's bound
+            min_pool,
+            max_pool,
+            signal,
+            efficiency_threshold: params.number("efficiency_threshold", 0.1), // thesis §2.5.1
+            drop_threshold: params.number("drop_threshold", 1.0),             // thesis §2.5.1
+            decrease: match params.choice("decrease", "") {
+                "additive" => Some(Decrease::Additive),
+                "multiplicative" => Some(Decrease::Multiplicative),
+                _ => None,
+            },
+            iteration: params.count("iteration", 4) as u32, // thesis §2.3.2, footnote 1
+            late: environment.slo.saturating_sub(environment.rtt),
+            network: environment.rtt,
+            initial_pool: params.count("initial_pool", min_pool.into()).max(min_pool.into()) as u32,
+            allocator_aware,
+            downstream_overcommit: params.number("downstream_overcommit", 0.25),
+            client: client_config(params, client_delay),
+        })
+    }
+}
+
+/// As asked for, or by whether there is an allocator.
+fn awareness(version: Version, params: &Params, environment: &Environment) -> Result<Awareness, ParamError> {
+    let default = match (environment.provision, version) {
+        (Provision::Fixed, _) => "off",
+        (Provision::Allocated, Version::Published) => "grants",
+        (Provision::Allocated, Version::Extended) => "on",
+    };
+    match params.choice("allocator_aware", default) {
+        "on" if version.is_published() => Err(ParamError::Conflict(
+            "`allocator_aware = on` is an addition of ours, which `as_published` turns off; accepted: `grants`, `off`"
+                .into(),
+        )),
+        "on" => Ok(Awareness::On),
+        "grants" => Ok(Awareness::Grants),
+        _ => Ok(Awareness::Off),
+    }
+}
+
+/// The smallest pool: the number of cores, as in the published code. For an aware pool it is what all cores serve in
+/// the time that a credit takes to come back, so that a server that has parked its cores still asks for enough to need
+/// them.
+fn default_min_pool(version: Version, awareness: Awareness, params: &Params, environment: &Environment) -> u64 {
+    let cores = u64::from(environment.cores);
+    if awareness == Awareness::Off {
+        return cores;
+    }
+    if version.is_published() {
+        return cores.max(environment.rtt.0 / POSTER_ROUND_TRIP.0 * POSTER_CREDITS);
+    }
+    // The objective is ten times service and round trip unless it was set (Breakwater §5.1). Where it was set to less than
+    // the round trip needs, a service as long as that is a careful guess: it gives the smaller pool.
+    let implied = (environment.slo / 10).saturating_sub(environment.rtt);
+    let implied = if implied == Nanos::ZERO { environment.rtt } else { implied };
+    let service = params.duration("service", implied).max(Nanos(1));
+    let per_core = 1.0 + environment.rtt.0 as f64 / service.0 as f64;
+    (cores as f64 * per_core).ceil().min(1e6) as u64
+}

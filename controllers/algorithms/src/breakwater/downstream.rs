@@ -1,0 +1,186 @@
+//! The pool of a server that asks others: never more credits than the narrowest of them lets it use (threads §3, "credits of
+//! tiers"; the thesis leaves it open, §4.1.1). Never here: the pool's own law.
+//!
+//! c_total ≤ W / f · (1 + overcommit), and at least one credit, whose request finds out when the others give credit again.
+//!
+//! Credits that lie with clients without demand hold nothing back, so where the plant tells how many requests are in the
+//! server, the limit is on these: a pool is limited once they are half of what the servers behind allow, and to that
+//! number times the credits that are issued per request in the server.
+//!
+//! The law's own pool is kept beside the limited one. While the limit is what holds the load back, no delay says nothing of
+//! this server, so the law's pool does not grow; a decrease is taken off it in proportion. So after a short limit the pool is
+//! back at once, and not larger than this server had found right by itself. A limit that stays makes that old news: the
+//! law's pool falls towards it, by a part per tick, and has to grow again by its law.
+
+use super::config::Config;
+use super::pool::Pool;
+use leeward_core::server::Downstream;
+
+/// The limit that the servers behind put on the pool.
+#[derive(Debug)]
+pub(super) struct Limit {
+    overcommit: f64,
+    /// The law's own pool while it is limited.
+    own: Option<i64>,
+    /// Credits that the servers behind allow.
+    allowed: i64,
+    /// Credits issued per request in the server, a moving average.
+    spread: f64,
+}
+
+/// Weight of a new value in the average of credits per request.
+const SPREAD: f64 = 1.0 / 64.0;
+/// Part of the law's excess over the limit that a tick forgets.
+const FORGOTTEN: f64 = 1.0 / 256.0;
+
+impl Limit {
+    pub(super) fn new(config: &Config) -> Self {
+        Limit { overcommit: config.downstream_overcommit, own: None, allowed: i64::MAX, spread: 1.0 }
+    }
+
+    /// The servers behind allow this from now on.
+    pub(super) fn tell(&mut self, pool: &Pool, event: &Downstream) {
+        let allowed = (event.requests_allowed() * (1.0 + self.overcommit)).ceil().max(1.0);
+        let allowed = match event.requests {
+            None => allowed,
+            Some(requests) => {
+                let spread = pool.issued().max(0) as f64 / requests.max(1) as f64;
+                self.spread += (spread.max(1.0) - self.spread) * SPREAD;
+                if (requests as f64) < allowed / 2.0 { f64::INFINITY } else { (allowed * self.spread).ceil() }
+            }
+        };
+        // A cast of what is too large, or infinite, gives the largest number.
+        self.allowed = allowed as i64;
+        let own = self.own.unwrap_or_else(|| pool.total());
+        self.apply(pool, own);
+    }
+
+    /// Lets `change` set the pool as it would without a limit, then limits it.
+    pub(super) fn around(&mut self, pool: &Pool, change: impl FnOnce(&Pool)) {
+        let before = pool.total();
+        change(pool);
+        let after = pool.total();
+        let own = match self.own {
+            None => after,
+            Some(own) if after >= before => own - ((own - self.allowed).max(0) as f64 * FORGOTTEN).ceil() as i64,
+            Some(own) => (own as f64 * after as f64 / before.max(1) as f64) as i64,
+        };
+        self.apply(pool, own);
+    }
+
+    fn apply(&mut self, pool: &Pool, own: i64) {
+        self.own = (own > self.allowed).then_some(own);
+        pool.set_total(own.min(self.allowed));
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::super::config::Signal;
+    use super::*;
+    use leeward_core::params::Params;
+    use leeward_core::registry::Environment;
+    use leeward_core::server::CoreId;
+    use leeward_core::server::{ControlLoop, Opened, ServerHalves, Session, SessionSlot, Signals};
+    use leeward_core::units::{Nanos, Time};
+    use proptest::prelude::*;
+
+    const SESSIONS: u32 = 100;
+
+    /// A server with this pool, every session open.
+    fn server(pool: u32) -> ServerHalves {
+        let environment = Environment::new(4, Nanos::from_micros(10), Nanos::from_micros(200));
+        let pairs = [("initial_pool", leeward_core::params::Raw::Integer(pool.into()))];
+        let params = Params::read(super::super::params::DELAY, &pairs).unwrap();
+        let config = Config::read(Signal::Delay, &params, &environment).unwrap();
+        let mut halves = super::super::server::halves(&config, &environment);
+        for slot in 0..SESSIONS {
+            let mut session = Session::new(SessionSlot(slot), CoreId(0));
+            halves.cores[0].open(&mut session, &Opened { now: Time::ZERO, demand: 0 });
+        }
+        halves
+    }
+
+    fn total(control: &dyn ControlLoop) -> i64 {
+        control.gauges().credit_pool.unwrap()
+    }
+
+    fn tick_at(control: &mut dyn ControlLoop, now: Time, delay_us: u64) {
+        control.tick(&Signals { run_delay: Nanos::from_micros(delay_us), ..Signals::idle(now) });
+    }
+
+    fn tick(control: &mut dyn ControlLoop, delay_us: u64) {
+        tick_at(control, Time(1), delay_us);
+    }
+
+    #[test]
+    fn the_pool_follows_in_the_same_tick_and_comes_back_in_the_same_tick() {
+        let mut server = server(500);
+        let control = server.control.as_mut();
+        for (credits, per_request, expected) in [(40, 1.0, 50), (40, 2.0, 25), (0, 1.0, 1), (1, 4.0, 1)] {
+            control.downstream(&Downstream::new(credits, per_request));
+            tick(control, 0);
+            assert_eq!(total(control), expected, "{credits} credits for {per_request} calls");
+        }
+        control.downstream(&Downstream::UNLIMITED);
+        tick(control, 0);
+        assert!((485..500).contains(&total(control)), "four ticks forget little: {}", total(control));
+    }
+
+    #[test]
+    fn a_limited_pool_does_not_wind_up() {
+        let mut server = server(500);
+        let control = server.control.as_mut();
+        control.downstream(&Downstream::new(8, 1.0));
+        (0..10).for_each(|_| tick(control, 0));
+        assert_eq!(total(control), 10);
+        control.downstream(&Downstream::UNLIMITED);
+        assert!((475..=490).contains(&total(control)), "no delay was no reason to grow: {}", total(control));
+        control.downstream(&Downstream::new(8, 1.0));
+        (0..10_000).for_each(|_| tick(control, 0));
+        control.downstream(&Downstream::UNLIMITED);
+        assert_eq!(total(control), 10, "the old pool is old news");
+    }
+
+    #[test]
+    fn credits_of_idle_clients_do_not_count() {
+        let mut server = server(500);
+        let control = server.control.as_mut();
+        control.downstream(&Downstream::new(8, 1.0).with_requests(4));
+        assert_eq!(total(control), 500, "four requests, and credits for ten");
+        control.downstream(&Downstream::new(8, 1.0).with_requests(5));
+        assert_eq!(total(control), 10);
+    }
+
+    #[test]
+    fn an_overload_of_its_own_shrinks_a_limited_pool_too() {
+        let mut server = server(500);
+        let control = server.control.as_mut();
+        control.downstream(&Downstream::new(400, 1.0));
+        // 3 ms show that it is one.
+        (1..=400).for_each(|tick| tick_at(control, Time::ZERO + Nanos::from_micros(10) * tick, 1_000));
+        assert_eq!(total(control), 4, "the number of cores");
+        control.downstream(&Downstream::UNLIMITED);
+        assert!(total(control) < 500, "{}", total(control));
+    }
+
+    proptest! {
+        /// Bounds, for all that is told and measured: the pool is within what is allowed, never nothing, and once nothing limits or
+        /// queues any more it grows again as far as it ever does.
+        #[test]
+        fn the_pool_is_limited_and_recovers(steps in prop::collection::vec((0u64..600, 0.0f64..8.0, 0u64..400), 1..200)) {
+            let mut server = server(200);
+            let control = server.control.as_mut();
+            for (credits, per_request, delay_us) in steps {
+                let event = Downstream::new(credits, per_request);
+                control.downstream(&event);
+                tick(control, delay_us);
+                let allowed = (event.requests_allowed() * 1.25).ceil().max(1.0);
+                prop_assert!((1.0..=allowed).contains(&(total(control) as f64)), "{} of {allowed}", total(control));
+            }
+            control.downstream(&Downstream::UNLIMITED);
+            (0..70_000).for_each(|_| tick(control, 0));
+            prop_assert_eq!(total(control), i64::from(SESSIONS) * 64);
+        }
+    }
+}

@@ -1,0 +1,178 @@
+//! The sessions of one core that hold no credit and have nothing outstanding: no response will carry a credit to them,
+//! so they wait for an explicit message. Insert, remove and take are O(1); memory grows with sessions, never with
+//! requests.
+
+use super::config::Waking;
+use leeward_core::server::SessionSlot;
+
+const NONE: u32 = u32::MAX;
+
+/// A set of session slots with an order of its own.
+#[derive(Debug)]
+pub(super) enum Drained {
+    /// First in, first out: a linked list threaded through two arrays.
+    Fifo { next: Vec<u32>, previous: Vec<u32>, head: u32, tail: u32 },
+    /// Any of them: a dense array and each slot's place in it.
+    Random { members: Vec<u32>, place: Vec<u32> },
+}
+
+/// Marks a slot of the linked list as absent (`NONE` is the end of the list).
+const ABSENT: u32 = u32::MAX - 1;
+
+impl Drained {
+    pub(super) fn new(waking: Waking) -> Self {
+        match waking {
+            Waking::Fifo => Drained::Fifo { next: Vec::new(), previous: Vec::new(), head: NONE, tail: NONE },
+            Waking::Random => Drained::Random { members: Vec::new(), place: Vec::new() },
+        }
+    }
+
+    /// Makes room for `slot`, so that inserting it later allocates nothing.
+    pub(super) fn reserve(&mut self, slot: SessionSlot) {
+        let len = slot.0 as usize + 1;
+        match self {
+            Drained::Fifo { next, previous, .. } => {
+                if next.len() < len {
+                    next.resize(len, ABSENT);
+                    previous.resize(len, ABSENT);
+                }
+            }
+            Drained::Random { members, place } => {
+                if place.len() < len {
+                    place.resize(len, ABSENT);
+                    members.reserve(len - members.len());
+                }
+            }
+        }
+    }
+
+    /// Adds `slot` at the end; nothing happens if it is in already.
+    pub(super) fn insert(&mut self, slot: SessionSlot) {
+        self.reserve(slot);
+        let at = slot.0 as usize;
+        match self {
+            Drained::Fifo { next, previous, head, tail } => {
+                if next[at] != ABSENT {
+                    return;
+                }
+                next[at] = NONE;
+                previous[at] = *tail;
+                match *tail {
+                    NONE => *head = slot.0,
+                    last => next[last as usize] = slot.0,
+                }
+                *tail = slot.0;
+            }
+            Drained::Random { members, place } => {
+                if place[at] == ABSENT {
+                    place[at] = members.len() as u32;
+                    members.push(slot.0);
+                }
+            }
+        }
+    }
+
+    /// Whether `slot` is in.
+    pub(super) fn contains(&self, slot: SessionSlot) -> bool {
+        let places = match self {
+            Drained::Fifo { next, .. } => next,
+            Drained::Random { place, .. } => place,
+        };
+        places.get(slot.0 as usize).is_some_and(|link| *link != ABSENT)
+    }
+
+    /// Removes `slot`; nothing happens if it is not in.
+    pub(super) fn remove(&mut self, slot: SessionSlot) {
+        let at = slot.0 as usize;
+        match self {
+            Drained::Fifo { next, previous, head, tail } => {
+                if next.get(at).is_none_or(|link| *link == ABSENT) {
+                    return;
+                }
+                let (before, after) = (previous[at], next[at]);
+                match before {
+                    NONE => *head = after,
+                    before => next[before as usize] = after,
+                }
+                match after {
+                    NONE => *tail = before,
+                    after => previous[after as usize] = before,
+                }
+                next[at] = ABSENT;
+                previous[at] = ABSENT;
+            }
+            Drained::Random { members, place } => {
+                if place.get(at).is_none_or(|index| *index == ABSENT) {
+                    return;
+                }
+                let index = place[at] as usize;
+                place[at] = ABSENT;
+                members.swap_remove(index);
+                if let Some(moved) = members.get(index) {
+                    place[*moved as usize] = index as u32;
+                }
+            }
+        }
+    }
+
+    /// Takes the next: the oldest, or the one that `random` picks.
+    pub(super) fn take(&mut self, random: u64) -> Option<SessionSlot> {
+        let slot = match self {
+            Drained::Fifo { head, .. } => (*head != NONE).then_some(*head),
+            Drained::Random { members, .. } => {
+                // The high bits scaled to the length: no division, no bias worth the name.
+                let index = (u128::from(random) * members.len() as u128) >> 64;
+                members.get(index as usize).copied()
+            }
+        }
+        .map(SessionSlot)?;
+        self.remove(slot);
+        Some(slot)
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        match self {
+            Drained::Fifo { head, .. } => *head == NONE,
+            Drained::Random { members, .. } => members.is_empty(),
+        }
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        /// Both orders against a plain list: the same members after every step, FIFO in the same order.
+        #[test]
+        fn behaves_as_a_list(steps in prop::collection::vec((0u8..3, 0u32..12, any::<u64>()), 0..200)) {
+            for waking in [Waking::Fifo, Waking::Random] {
+                let mut drained = Drained::new(waking);
+                let mut model: Vec<u32> = Vec::new();
+                for (step, slot, random) in &steps {
+                    match step {
+                        0 => {
+                            drained.insert(SessionSlot(*slot));
+                            if !model.contains(slot) { model.push(*slot); }
+                        }
+                        1 => {
+                            drained.remove(SessionSlot(*slot));
+                            model.retain(|member| member != slot);
+                        }
+                        _ => {
+                            let taken = drained.take(*random).map(|slot| slot.0);
+                            prop_assert_eq!(taken.is_none(), model.is_empty());
+                            if let Some(taken) = taken {
+                                prop_assert!(model.contains(&taken));
+                                if waking == Waking::Fifo { prop_assert_eq!(taken, model[0]); }
+                                model.retain(|member| *member != taken);
+                            }
+                        }
+                    }
+                    prop_assert_eq!(drained.is_empty(), model.is_empty());
+                }
+            }
+        }
+    }
+}

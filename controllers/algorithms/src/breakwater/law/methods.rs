@@ -1,0 +1,308 @@
+//! The bounds on requests in the server ([`sojourn`](super::sojourn)), one for each class of methods: where one method waits for a lock
+//! or a disk, the others need not pay for it. Never here: what a bound is.
+//!
+//! - **One class** of which there have been requests is the whole server: so it is where a plant tells no methods.
+//! - **Sessions that are gone** take their requests along, and nobody knows of what class those were. They are shared out by what is in
+//!   the server, and an error is forgotten: by Little's law the class's responses per time and their mean stay say how many there are.
+//! - **Evidence**: refusals say that there are too many credits only if every class is bounded. While one of them is not, its requests
+//!   come by the same credits, and fewer of them would be its loss.
+
+use super::sojourn::Sojourn;
+use crate::breakwater::config::Config;
+use crate::breakwater::pool::Pool;
+use crate::breakwater::samples::{CLASSES, Samples, Totals};
+use leeward_core::server::Signals;
+use leeward_core::units::{Nanos, Time};
+
+/// Share of requests that a class must have to count for anything but itself.
+const NOTABLE: f64 = 0.01;
+/// Objectives in which an error about lost requests is forgotten.
+const FORGETTING: f64 = 250.0;
+/// Weight of one tick in the mean stay.
+const WEIGHT: f64 = 0.05;
+
+/// The bounds of all classes.
+#[derive(Debug)]
+pub(super) struct Methods {
+    objective: f64,
+    classes: Vec<Class>,
+    /// Classes seen so far.
+    seen: usize,
+    /// Requests whose sessions are gone, as counted at the last tick.
+    lost: u64,
+    now: Time,
+}
+
+#[derive(Debug)]
+struct Class {
+    sojourn: Sojourn,
+    /// Of the requests whose sessions are gone, those that were of this class, about.
+    lost: f64,
+    last: Totals,
+    /// Mean stay, ns.
+    mean: f64,
+    /// Requests received by the end of the last iteration.
+    received: u64,
+    /// Requests that the bound has refused in this iteration.
+    refused: u64,
+}
+
+impl Class {
+    fn new(config: &Config, cores: u32) -> Self {
+        Class {
+            sojourn: Sojourn::new(config, cores),
+            lost: 0.0,
+            last: Totals::default(),
+            mean: 0.0,
+            received: 0,
+            refused: 0,
+        }
+    }
+
+    /// Requests that came and were not answered, less those known to be gone.
+    fn inside(&self) -> f64 {
+        (self.last.in_server() as f64 - self.lost).max(0.0)
+    }
+
+    fn bound(&self) -> Option<u64> {
+        self.sojourn.bound()
+    }
+
+    fn note(&mut self, totals: Totals) {
+        let new = totals.since(&self.last);
+        if let Some(mean) = new.served_nanos.checked_div(new.served) {
+            self.mean += (mean as f64 - self.mean) * WEIGHT;
+        }
+        self.last = totals;
+    }
+
+    /// Moves what is thought lost towards what Little's law says, if anything is.
+    fn forget(&mut self, part: f64) {
+        if self.lost > 0.0 {
+            let expected = self.sojourn.rate() * self.mean;
+            let most = self.last.in_server() as f64;
+            self.lost = (self.lost + (self.inside() - expected) * part).clamp(0.0, most);
+        }
+    }
+}
+
+impl Methods {
+    pub(super) fn new(config: &Config, cores: u32) -> Self {
+        Methods {
+            objective: config.late.max(Nanos(1)).0 as f64,
+            classes: (0..CLASSES).map(|_| Class::new(config, cores)).collect(),
+            seen: 1,
+            lost: 0,
+            now: Time::ZERO,
+        }
+    }
+
+    /// Runs one control tick: sets the places of each class, and tells the cores how long its requests stay. The sums over all
+    /// requests.
+    pub(super) fn tick(&mut self, pool: &Pool, samples: &Samples, signals: &Signals) -> Totals {
+        let before = std::mem::replace(&mut self.now, signals.now);
+        let part = signals.now.since(before).0 as f64 / (self.objective * FORGETTING);
+        let all = self.count(samples, part.min(1.0));
+        let used = |class: &&Class| class.last.received > 0;
+        let is_one = self.seen == 1 || self.classes[..self.seen].iter().filter(used).count() == 1;
+        for (index, class) in self.classes[..self.seen].iter_mut().enumerate() {
+            let own = class.last;
+            let totals = if self.seen > 1 && own.received == 0 {
+                continue;
+            } else if is_one {
+                all
+            } else {
+                Totals { left: own.left.wrapping_add(class.lost as u64), ..own }
+            };
+            let places = class.sojourn.tick(signals, &totals, &all);
+            samples.tell(index, class.sojourn.stay());
+            class.refused += pool.set_places(index, places);
+        }
+        all
+    }
+
+    /// Reads the counts of each class, and shares out what has been lost since. The sums over all classes.
+    fn count(&mut self, samples: &Samples, part: f64) -> Totals {
+        let of_no_class = samples.of_no_class();
+        let lost = of_no_class.left;
+        let new = lost.wrapping_sub(std::mem::replace(&mut self.lost, lost)) as f64;
+        self.seen = samples.classes();
+        let classes = &mut self.classes[..self.seen];
+        for (index, class) in classes.iter_mut().enumerate() {
+            class.note(samples.totals_of(index));
+        }
+        let all = classes.iter().map(|class| class.last).fold(of_no_class, Totals::and);
+        let inside: f64 = classes.iter().map(Class::inside).sum();
+        for class in classes {
+            if new > 0.0 && inside > 0.0 {
+                class.lost += class.inside() * (new / inside).min(1.0);
+            }
+            class.forget(part);
+        }
+        all
+    }
+
+    /// Responses per nanosecond while anybody was in the server.
+    fn rate(&self) -> f64 {
+        self.classes[..self.seen].iter().map(|class| class.sojourn.rate()).sum()
+    }
+
+    /// An iteration is over: how many were refused in it, if that says that there are too many credits.
+    pub(super) fn take_refused(&mut self) -> u64 {
+        let classes = &mut self.classes[..self.seen];
+        let came = |class: &Class| class.last.received.wrapping_sub(class.received) as f64;
+        let notable = classes.iter().map(came).sum::<f64>() * NOTABLE;
+        let is_open = classes.len() > 1 && classes.iter().any(|class| class.bound().is_none() && came(class) > notable);
+        let mut refused = 0;
+        for class in classes {
+            class.received = class.last.received;
+            refused += std::mem::take(&mut class.refused);
+        }
+        if is_open { 0 } else { refused }
+    }
+
+    /// The span in which nearly all requests of the quickest class are answered: a client doesn't know which class waits.
+    pub(super) fn stay(&self) -> Nanos {
+        let classes = &self.classes[..self.seen];
+        let notable = self.rate() * NOTABLE;
+        let counted = classes.iter().filter(|class| class.sojourn.rate() >= notable);
+        counted.map(|class| class.sojourn.stay()).min().unwrap_or(Nanos::ZERO)
+    }
+
+    /// Whether any class is bounded.
+    pub(super) fn is_bounding(&self) -> bool {
+        self.classes.iter().any(|class| class.bound().is_some())
+    }
+
+    /// Requests that may be in the server of the classes that are bounded, if any is.
+    pub(super) fn bound(&self) -> Option<u64> {
+        let bounds = self.classes.iter().filter_map(Class::bound);
+        bounds.reduce(u64::saturating_add)
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use crate::breakwater::config::Signal;
+    use crate::breakwater::params;
+    use crate::breakwater::samples::Sampler;
+    use leeward_core::params::Params;
+    use leeward_core::registry::Environment;
+    use leeward_core::server::{Departure, Outcome};
+    use leeward_core::sync::Arc;
+    use leeward_core::units::{CreditId, Method};
+
+    const FREE: Method = Method(1);
+    const SLOW: Method = Method(2);
+
+    /// A server with an objective of 190 us in it, and round trips of 10 us.
+    struct World {
+        methods: Methods,
+        pool: Pool,
+        samples: Arc<Samples>,
+        sampler: Sampler,
+        now: Time,
+    }
+
+    impl World {
+        fn new() -> Self {
+            let environment = Environment::new(10, Nanos::from_micros(10), Nanos::from_micros(200));
+            let params = Params::read(params::AUTO, &[]).unwrap();
+            let config = Config::read(Signal::Auto, &params, &environment).unwrap();
+            let samples = Arc::new(Samples::new(10));
+            World {
+                methods: Methods::new(&config, 10),
+                pool: Pool::new(500),
+                sampler: Sampler::new(Arc::clone(&samples), 0, config.late, config.late),
+                samples,
+                now: Time::ZERO,
+            }
+        }
+
+        /// So many of a method come, and as many are answered after so long.
+        fn serve(&mut self, method: Method, count: u32, sojourn: Nanos) {
+            let departure = Departure { now: self.now, outcome: Outcome::Completed, sojourn, credit: CreditId::NONE };
+            for _ in 0..count {
+                self.sampler.arrived(method);
+                self.sampler.departed(method, &departure);
+            }
+        }
+
+        fn tick(&mut self) {
+            self.now += Nanos::from_micros(10);
+            let all = self.methods.tick(&self.pool, &self.samples, &Signals::idle(self.now));
+            assert_eq!(all, self.samples.totals());
+        }
+
+        fn bound(&self, method: Method) -> Option<u64> {
+            self.methods.classes[method.0 as usize].bound()
+        }
+    }
+
+    /// Twenty requests of each method in a round trip, with a hundred of the slow one in the server.
+    fn beside_a_slow_one(round_trips: u32) -> World {
+        let mut world = World::new();
+        (0..100).for_each(|_| world.sampler.arrived(SLOW));
+        for _ in 0..round_trips {
+            world.serve(FREE, 20, Nanos::from_micros(20));
+            world.serve(SLOW, 20, Nanos::from_millis(1));
+            world.tick();
+        }
+        world
+    }
+
+    #[test]
+    fn only_the_method_that_waits_is_bounded() {
+        let world = beside_a_slow_one(2_000);
+        assert!(world.bound(SLOW).is_some());
+        assert_eq!(world.bound(FREE), None);
+        assert!(!world.pool.takes_place(2), "a hundred are more than the bound");
+        assert!(world.pool.takes_place(1));
+        assert!(world.methods.stay() < Nanos::from_micros(100), "clients hear of the quick one");
+    }
+
+    #[test]
+    fn refusals_are_no_evidence_while_a_method_is_open() {
+        let mut world = beside_a_slow_one(2_000);
+        assert_eq!(world.methods.take_refused(), 0);
+        (0..7).for_each(|_| assert!(!world.pool.takes_place(2)));
+        world.serve(FREE, 20, Nanos::from_micros(20));
+        world.tick();
+        assert_eq!(world.methods.take_refused(), 0, "the free method came by the same credits");
+        (0..7).for_each(|_| assert!(!world.pool.takes_place(2)));
+        world.serve(SLOW, 1, Nanos::from_millis(1));
+        world.tick();
+        assert_eq!(world.methods.take_refused(), 7, "nobody else has come");
+    }
+
+    #[test]
+    fn a_method_whose_sessions_went_is_not_locked_out() {
+        let mut world = beside_a_slow_one(2_000);
+        // Each session takes its request along.
+        for _ in 0..1_000 {
+            (0..100).for_each(|_| world.sampler.arrived(SLOW));
+            world.sampler.closed(100);
+            world.tick();
+        }
+        world.sampler.closed(100);
+        let mut round_trips = 0;
+        while !world.pool.takes_place(2) {
+            world.serve(SLOW, 1, Nanos::from_micros(20));
+            world.tick();
+            round_trips += 1;
+            assert!(round_trips < 20_000, "a lock-out");
+        }
+    }
+
+    #[test]
+    fn methods_by_the_thousand_share_the_classes() {
+        let mut world = World::new();
+        for round in 0..200u32 {
+            (0..1_000).for_each(|method| world.serve(Method(method), 1, Nanos::from_micros(20)));
+            world.tick();
+            assert_eq!(world.samples.classes(), CLASSES, "round {round}");
+        }
+        assert!(!world.methods.is_bounding());
+    }
+}

@@ -1,0 +1,81 @@
+//! By what the credit pool grows and shrinks. A law is the slow half's whole choice: everything else (windows, lazy
+//! distribution, AQM, the client) is the same for all.
+//!
+//! - [`delay`]: the queueing delay for CPUs (Breakwater §3.2.1).
+//! - [`efficiency`]: what more load brings in throughput (thesis §2.3.2, Hoover Algorithm 1).
+//! - [`auto`]: whichever of these two has evidence of overload.
+//! - [`foreign`]: a law that somebody else brings.
+//! - [`iteration`]: the measurement under efficiency and auto.
+//! - [`methods`]: the bounds of `sojourn`, by method.
+//! - [`regrowth`]: growth where nothing waits, under auto.
+//! - [`sojourn`]: a bound where requests wait in queues that nobody sees, under auto.
+//! - [`stay`]: how long nearly all requests stay in the server, under auto.
+
+mod auto;
+mod delay;
+mod efficiency;
+mod foreign;
+mod iteration;
+mod methods;
+mod regrowth;
+mod sojourn;
+mod stay;
+
+pub(super) use auto::AutoLaw;
+pub(super) use delay::DelayLaw;
+pub(super) use efficiency::EfficiencyLaw;
+pub(super) use foreign::ForeignLaw;
+pub use foreign::{PoolLaw, PoolState};
+
+use super::config::Config;
+use super::pool::Pool;
+use leeward_core::server::Signals;
+
+/// Adapts the pool once per tick.
+pub(super) trait Law: Send {
+    /// Runs one control tick.
+    fn tick(&mut self, pool: &Pool, signals: &Signals);
+
+    /// Requests that may be in the server, if the law bounds them.
+    fn bound(&self) -> Option<u64> {
+        None
+    }
+
+    /// Whether requests that came before the last tick are still in the server. `false` if
+    /// the law does not count requests.
+    fn is_occupied(&self) -> bool {
+        false
+    }
+}
+
+/// `c_min` and `c_max`.
+#[derive(Clone, Copy, Debug)]
+struct Bounds {
+    min_pool: i64,
+    max_pool: i64,
+    max_window: i64,
+}
+
+impl Bounds {
+    fn new(config: &Config) -> Self {
+        Bounds {
+            min_pool: config.min_pool.into(),
+            max_pool: config.max_pool.map_or(i64::MAX, i64::from),
+            max_window: config.max_window.into(),
+        }
+    }
+
+    /// `c_max` is what `sessions` can hold, or less if the operator says so; never below `c_min`.
+    fn most(&self, sessions: i64) -> i64 {
+        (sessions * self.max_window).min(self.max_pool).max(self.min_pool)
+    }
+
+    /// Keeps the pool within its bounds between two decisions: sessions come and go meanwhile.
+    fn enforce(&self, pool: &Pool) {
+        pool.set_total(self.clamp(pool.total(), pool.sessions()));
+    }
+
+    fn clamp(&self, total: i64, sessions: i64) -> i64 {
+        total.clamp(self.min_pool, self.most(sessions))
+    }
+}

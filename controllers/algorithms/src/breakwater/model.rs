@@ -1,0 +1,187 @@
+//! Model checking of the credit pool: every interleaving of two or three threads, under the memory model. Run with
+//! `RUSTFLAGS="--cfg loom" cargo test -p leeward-control --lib --release`.
+
+use loom::thread;
+
+use super::config::{Config, Signal};
+use super::law::DelayLaw;
+use super::params;
+use super::pool::Pool;
+use super::samples::{Sampler, Samples};
+use super::server::Core;
+use leeward_core::params::Params;
+use leeward_core::registry::Environment;
+use leeward_core::server::{Admission, Arrival, CoreId, Departure, Opened, Outcome, Session, SessionSlot};
+use leeward_core::sync::{Arc, AtomicI64, Ordering};
+use leeward_core::units::{CreditId, Method, Nanos, Time};
+
+fn environment() -> Environment {
+    Environment::new(2, Nanos::from_micros(10), Nanos::from_micros(200))
+}
+
+fn config() -> Config {
+    Config::read(Signal::Delay, &Params::read(params::DELAY, &[]).unwrap(), &environment()).unwrap()
+}
+
+#[test]
+fn two_cores_never_take_the_same_last_credit() {
+    loom::model(|| {
+        let pool = Arc::new(Pool::new(1));
+        let other = Arc::clone(&pool);
+        let taken = thread::spawn(move || other.take_one());
+        let here = pool.take_one();
+        let there = taken.join().unwrap();
+        assert!(here ^ there, "one of the two gets it");
+        assert_eq!(pool.issued(), 1);
+    });
+}
+
+/// The same with a check and an addition instead of one compare-and-swap. If this passed, the search would be blind.
+#[test]
+#[should_panic(expected = "only one of the two")]
+fn canary_a_check_before_an_addition_is_seen() {
+    loom::model(|| {
+        let pool = Arc::new(Pool::new(1));
+        let other = Arc::clone(&pool);
+        let take = |pool: &Pool| {
+            let open = pool.open() > 0;
+            pool.issue(i64::from(open));
+            open
+        };
+        let taken = thread::spawn(move || take(&other));
+        let here = take(&pool);
+        assert!(here ^ taken.join().unwrap(), "only one of the two may get it");
+    });
+}
+
+#[test]
+fn a_credit_that_comes_back_meanwhile_is_never_counted_twice() {
+    loom::model(|| {
+        let pool = Arc::new(Pool::new(2));
+        assert!(pool.take_one());
+        let (first, second) = (Arc::clone(&pool), Arc::clone(&pool));
+        let taken = thread::spawn(move || u8::from(first.take_one()) + u8::from(first.take_one()));
+        let returned = thread::spawn(move || second.issue(-1));
+        let taken = taken.join().unwrap();
+        returned.join().unwrap();
+        assert_eq!(pool.issued(), i64::from(taken));
+        assert!(pool.issued() <= pool.total());
+    });
+}
+
+/// Life of one session on its own core, from its registration to the loss of its connection with a request pending.
+fn life(pool: Arc<Pool>, index: u32) {
+    let mut core = Core::new(&config(), &environment(), pool, None);
+    let mut session = Session::new(SessionSlot(0), CoreId(index));
+    core.open(&mut session, &Opened { now: Time::ZERO, demand: 1 });
+    if core.next_to_wake(0).is_some() {
+        let _ = core.wake(&mut session, Time::ZERO);
+    }
+    let arrival = Arrival::new(Time::ZERO).with_demand(1);
+    let (_, ticket) = session.request(&mut core, &arrival);
+    let departure =
+        Departure { now: Time::ZERO, outcome: Outcome::Completed, sojourn: Nanos::ZERO, credit: CreditId::NONE };
+    let feedback = session.reply(&mut core, ticket, &departure);
+    assert!(feedback.window.0 < 64);
+    let _ = session.request(&mut core, &arrival);
+    core.close(&mut session, Time::ZERO);
+}
+
+fn check_lives(preemptions: usize, with_tick: bool) {
+    let mut model = loom::model::Builder::new();
+    // Most errors need two preemptions; unbounded, the search takes hours.
+    model.preemption_bound = Some(preemptions);
+    model.check(move || {
+        let pool = Arc::new(Pool::new(2));
+        let (here, there) = (Arc::clone(&pool), Arc::clone(&pool));
+        let other = thread::spawn(move || life(there, 1));
+        if with_tick {
+            let mut law = DelayLaw::new(&config());
+            law.step(&pool, Nanos::from_micros(300));
+            law.step(&pool, Nanos::ZERO);
+            assert!((2..=2 * 64).contains(&pool.total()));
+        } else {
+            life(here, 0);
+        }
+        other.join().unwrap();
+        assert_eq!((pool.issued(), pool.sessions()), (0, 0), "nothing is left when the last session has gone");
+    });
+}
+
+#[test]
+fn two_sessions_come_and_go_at_once() {
+    check_lives(3, false);
+}
+
+#[test]
+fn a_session_comes_and_goes_while_the_pool_moves() {
+    check_lives(3, true);
+}
+
+#[test]
+fn samples_are_added_up_while_a_core_counts() {
+    loom::model(|| {
+        let samples = Arc::new(Samples::new(2));
+        let mut sampler = Sampler::new(Arc::clone(&samples), 1, Nanos::from_micros(190), Nanos::from_micros(140));
+        let core = thread::spawn(move || {
+            sampler.arrived(Method::DEFAULT);
+            let credit = sampler.stamp(Time(1));
+            let sojourn = Nanos(40);
+            sampler
+                .departed(Method::DEFAULT, &Departure { now: Time(100), outcome: Outcome::Completed, sojourn, credit });
+        });
+        let seen = samples.totals();
+        assert!(seen.in_server() <= 1 && seen.grants <= 1);
+        // Half of a sample may be missing, but nothing is divided by zero.
+        let _ = seen.round_trip(Nanos(10), 1, Nanos(100));
+        core.join().unwrap();
+        assert_eq!(samples.totals().round_trip(Nanos(10), 1, Nanos(100)), Some(Nanos(99)));
+        assert_eq!(samples.totals().in_server(), 0);
+    });
+}
+
+#[test]
+fn two_cores_never_take_the_same_last_place() {
+    loom::model(|| {
+        let pool = Arc::new(Pool::new(1));
+        assert_eq!(pool.set_places(0, Some(1)), 0);
+        let other = Arc::clone(&pool);
+        let taken = thread::spawn(move || other.takes_place(0));
+        let here = pool.takes_place(0);
+        assert!(here ^ taken.join().unwrap(), "one of the two gets it");
+        assert_eq!(pool.set_places(0, None), 1, "the other one is counted");
+    });
+}
+
+/// The same with a look before a subtraction.
+#[test]
+#[should_panic(expected = "only one of the two")]
+fn canary_a_look_before_a_subtraction_is_seen() {
+    loom::model(|| {
+        let places = Arc::new(AtomicI64::new(1));
+        let other = Arc::clone(&places);
+        let take = |places: &AtomicI64| {
+            let is_free = places.load(Ordering::Relaxed) > 0;
+            places.fetch_sub(1, Ordering::Relaxed);
+            is_free
+        };
+        let taken = thread::spawn(move || take(&other));
+        let here = take(&places);
+        assert!(here ^ taken.join().unwrap(), "only one of the two may get it");
+    });
+}
+
+#[test]
+fn a_bound_that_is_lifted_meanwhile_stays_lifted() {
+    loom::model(|| {
+        let pool = Arc::new(Pool::new(1));
+        assert_eq!(pool.set_places(0, Some(0)), 0);
+        let other = Arc::clone(&pool);
+        let taken = thread::spawn(move || other.takes_place(0));
+        let refused = pool.set_places(0, None);
+        assert_eq!(u64::from(!taken.join().unwrap()), refused, "it is in, or counted as refused");
+        assert!(pool.takes_place(0));
+        assert_eq!(pool.set_places(0, None), 0);
+        assert!(pool.takes_place(0));
+    });
+}

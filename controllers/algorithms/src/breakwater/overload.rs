@@ -1,0 +1,307 @@
+//! Detects an overload. Until one is detected, no request is rejected for its delay or by a bound:
+//! the cores work such a queue off by themselves, and a rejection would make nobody earlier. A core
+//! that was woken late, or that the machine took away for a moment, finds such a queue.
+//!
+//! A queue shows an overload in one of three ways:
+//! - **It grows while the cores work on it**: for two windows of two objectives each its delay grows, but
+//!   more slowly than time passes. The delay of a queue that no core works on grows as fast as time, and
+//!   so does that of requests that arrived all at once.
+//! - **It stands**: for fifteen objectives there was always a request in a queue for cores or, where the
+//!   law counts them, in the server, and in the last ten the queue got no shorter. Requests that arrived
+//!   all at once, after a pause of the machine or of the clients, arrived in the first five.
+//! - **It is nearly always there**: for nine tenths of the recent time. A few clients let it run dry now and
+//!   then.
+//!
+//! An overload is over when for seven tenths of the recent time there was no queue, no rejection and no
+//! session that waited for a credit. Controllers as published have none of this.
+//!
+//! A tick looks at one moment, and there are no ticks while cores sleep. The delay tells of the time between:
+//! a request that has waited since the last tick was there all along.
+
+use super::pool::Pool;
+use leeward_core::server::Signals;
+use leeward_core::units::{Nanos, Time};
+
+/// Part of the delay target from which a delay counts as a queue.
+const QUEUE: f64 = 0.25;
+/// Objectives, and departures, after which the growth of a queue is judged.
+const GROWTH_WINDOW: (u64, u64) = (2, 40);
+/// Growth of the delay per time that shows an overload: from a load of 1.05 to five times the capacity.
+const GROWTH: std::ops::Range<f64> = 0.05..0.8;
+/// Objectives before a standing queue is judged: requests that arrive all at once have arrived.
+const SETTLING: u64 = 5;
+/// Objectives after which a standing queue is judged: some tens of requests.
+const STANDING_WINDOW: u64 = 10;
+/// Arrivals per departure below which a queue gets shorter. Its delay falls by the rest of the time then.
+const SHRINKS: f64 = 0.9;
+/// Time constant of the recent time, in objectives: credits keep the queue of one core so short that it is often
+/// gone for a moment.
+const RECENT: u64 = 25;
+/// Part of the recent time from which an overload lasts. Cores at half load have a queue for less than that. At
+/// their capacity it is 0.8, unless the controller keeps the queue short by rejections and credits.
+const LASTS: f64 = 0.3;
+/// Part of the recent time with a queue that shows an overload.
+const FULL: f64 = 0.9;
+
+/// Detector of overload, for one server.
+#[derive(Debug)]
+pub(super) struct Overload {
+    queue: Nanos,
+    objective: Nanos,
+    /// Window over a queue that grows; its flag: the window before grew as well.
+    growing: Option<Window>,
+    /// Window over a queue that stands; its flag: the queue has settled.
+    standing: Option<Window>,
+    is_detected: bool,
+    /// Part of the recent time with a queue or, in an overload, with rejections or unmet demand.
+    share: f64,
+    /// Last tick at which a session waited for a credit.
+    unmet: Option<Time>,
+    now: Time,
+}
+
+/// Changes of a queue since a moment.
+#[derive(Clone, Copy, Debug)]
+struct Window {
+    since: Time,
+    /// Delay at the beginning.
+    delay: Nanos,
+    arrived: u64,
+    departed: u64,
+    flag: bool,
+}
+
+impl Window {
+    fn begin(signals: &Signals, flag: bool) -> Window {
+        Window { since: signals.now, delay: signals.delay(), arrived: 0, departed: 0, flag }
+    }
+
+    fn count(&mut self, signals: &Signals) {
+        self.arrived += signals.arrivals;
+        self.departed += signals.completions + signals.drops;
+    }
+
+    fn lasted(&self, signals: &Signals) -> Nanos {
+        signals.now.since(self.since)
+    }
+
+    /// Whether the delay has grown as it does in an overload.
+    fn grows(&self, signals: &Signals) -> bool {
+        let growth = signals.delay().0 as f64 - self.delay.0 as f64;
+        GROWTH.contains(&(growth / self.lasted(signals).0 as f64))
+    }
+
+    /// Whether the cores are working the queue off. Requests that no core has received are not counted: only
+    /// the delay tells of them.
+    fn shrinks(&self, signals: &Signals) -> bool {
+        let falls = signals.delay() + self.lasted(signals).scale(1.0 - SHRINKS) < self.delay;
+        falls || (self.arrived as f64) < SHRINKS * self.departed as f64
+    }
+}
+
+impl Overload {
+    /// For a delay target and an objective.
+    pub(super) fn new(target: Nanos, objective: Nanos) -> Self {
+        let (queue, objective) = (target.scale(QUEUE).max(Nanos(1)), objective.max(Nanos(1)));
+        let (growing, standing) = (None, None);
+        Overload { queue, objective, growing, standing, is_detected: false, share: 0.0, unmet: None, now: Time::ZERO }
+    }
+
+    /// Runs one control tick. `is_occupied`: requests that were in the server at the last tick are still
+    /// there, as far as the law counts them.
+    pub(super) fn tick(&mut self, pool: &Pool, signals: &Signals, is_occupied: bool) {
+        let (now, delay) = (signals.now, signals.delay());
+        let passed = now.since(std::mem::replace(&mut self.now, now));
+        if passed == Nanos::ZERO {
+            // A tick in place of one that was missed observes nothing.
+            return;
+        }
+        if pool.take_unmet_demand() {
+            self.unmet = Some(now);
+        }
+        let has_queue = delay >= self.queue;
+        let had_queue = has_queue && delay >= passed;
+        self.follow_share(signals, passed, has_queue);
+        self.standing = match self.standing.filter(|_| had_queue || is_occupied) {
+            Some(window) => Some(self.go_on_standing(window, signals)),
+            None => (has_queue || is_occupied).then(|| Window::begin(signals, false)),
+        };
+        let was_awake = passed < self.objective / 2;
+        self.growing = match self.growing.filter(|_| had_queue && was_awake) {
+            Some(window) => Some(self.go_on_growing(window, signals)),
+            None => has_queue.then(|| Window::begin(signals, false)),
+        };
+        self.is_detected = self.share >= if self.is_detected { LASTS } else { FULL };
+        pool.set_calm(!self.is_detected);
+    }
+
+    /// Takes the time since the last tick into the part of the recent time that counts.
+    fn follow_share(&mut self, signals: &Signals, passed: Nanos, has_queue: bool) {
+        let is_unmet = self.unmet.is_some_and(|unmet| signals.now.since(unmet) < self.objective);
+        let part = if self.is_detected && (is_unmet || signals.drops > 0) {
+            1.0
+        } else if has_queue {
+            // There was no queue before its oldest request arrived.
+            signals.delay().min(passed).0 as f64 / passed.0 as f64
+        } else {
+            0.0
+        };
+        let weight = 1.0 - (-(passed.0 as f64) / (self.objective * RECENT).0 as f64).exp();
+        self.share += (part - self.share) * weight;
+    }
+
+    fn go_on_growing(&mut self, mut window: Window, signals: &Signals) -> Window {
+        window.count(signals);
+        let (objectives, departures) = GROWTH_WINDOW;
+        if window.lasted(signals) < self.objective * objectives || window.departed < departures {
+            return window;
+        }
+        let grows = window.grows(signals);
+        if grows && window.flag {
+            self.detect();
+        }
+        Window::begin(signals, grows)
+    }
+
+    fn go_on_standing(&mut self, mut window: Window, signals: &Signals) -> Window {
+        window.count(signals);
+        let has_settled = window.flag;
+        if window.lasted(signals) < self.objective * if has_settled { STANDING_WINDOW } else { SETTLING } {
+            return window;
+        }
+        if has_settled && !window.shrinks(signals) {
+            self.detect();
+        }
+        Window::begin(signals, true)
+    }
+
+    fn detect(&mut self) {
+        (self.is_detected, self.share) = (true, 1.0);
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    const TARGET: Nanos = Nanos::from_micros(80);
+    const OBJECTIVE: Nanos = Nanos::from_micros(200);
+
+    struct World {
+        overload: Overload,
+        pool: Pool,
+        now: Time,
+    }
+
+    impl World {
+        fn new() -> Self {
+            World { overload: Overload::new(TARGET, OBJECTIVE), pool: Pool::new(100), now: Time::ZERO }
+        }
+
+        /// Ticks of 20 us with such a delay, in each of which so many come and so many go. How many
+        /// of them found the server calm.
+        fn flow(&mut self, ticks: u32, delay_us: u64, (came, went): (u64, u64), is_occupied: bool) -> u32 {
+            let mut calm = 0;
+            for _ in 0..ticks {
+                self.now += Nanos::from_micros(20);
+                let delay = Nanos::from_micros(delay_us);
+                let quiet = Signals::idle(self.now);
+                let signals = Signals { run_delay: delay, arrivals: came, completions: went, ..quiet };
+                self.overload.tick(&self.pool, &signals, is_occupied);
+                calm += u32::from(self.pool.is_calm());
+            }
+            calm
+        }
+
+        /// As many come as go.
+        fn pass(&mut self, ticks: u32, delay_us: u64, is_occupied: bool) -> u32 {
+            self.flow(ticks, delay_us, (10, 10), is_occupied)
+        }
+    }
+
+    #[test]
+    fn a_queue_that_is_soon_gone_shows_no_overload() {
+        let mut world = World::new();
+        for _ in 0..100 {
+            assert_eq!(world.pass(100, 5_000, true), 100);
+            assert_eq!(world.pass(200, 0, false), 200);
+        }
+        assert_eq!(world.pass(200, 10, false), 200, "a queue that is hardly one");
+    }
+
+    #[test]
+    fn who_came_all_at_once_is_worked_off() {
+        let mut world = World::new();
+        for _ in 0..20 {
+            assert_eq!(world.flow(1, 50, (1_000, 0), true), 1);
+            assert_eq!(world.flow(250, 2_000, (6, 10), true), 250);
+            assert_eq!(world.pass(250, 0, false), 250);
+        }
+    }
+
+    #[test]
+    fn those_whom_nobody_has_received_yet_are_worked_off_as_well() {
+        let mut world = World::new();
+        for _ in 0..20 {
+            // Each tick finds the oldest of them younger by a half of what has passed.
+            let calm = (0..500).map(|tick| world.pass(1, 5_000 - 10 * tick, true)).sum::<u32>();
+            assert_eq!(calm + world.pass(500, 0, false), 1_000);
+        }
+    }
+
+    #[test]
+    fn a_queue_that_gets_no_shorter_shows_an_overload() {
+        for (delay_us, flow, is_occupied) in [(20, (10, 10), false), (0, (3, 3), true), (500, (20, 10), true)] {
+            let mut world = World::new();
+            assert_eq!(world.flow(151, delay_us, flow, is_occupied), 150);
+            assert_eq!(world.flow(500, delay_us, flow, is_occupied), 0);
+        }
+    }
+
+    #[test]
+    fn a_queue_that_grows_while_it_is_worked_off_shows_an_overload_soon() {
+        for (per_tick_us, is_shown) in [(10, true), (1, true), (20, false), (0, false)] {
+            let mut world = World::new();
+            let calm = (0..100).map(|tick| world.pass(1, 30 + per_tick_us * tick, true)).sum::<u32>();
+            assert_eq!(calm < 100, is_shown, "{per_tick_us} us in each 20: {calm}");
+        }
+    }
+
+    #[test]
+    fn a_queue_that_is_nearly_always_there_shows_an_overload() {
+        let mut world = World::new();
+        let calm = (0..100).map(|_| world.pass(50, 1_000, false) + world.pass(2, 0, false)).sum::<u32>();
+        assert!((500..1_500).contains(&calm), "of 5,200: {calm}");
+    }
+
+    #[test]
+    fn what_is_found_after_a_sleep_is_new() {
+        let mut world = World::new();
+        for _ in 0..1_000 {
+            world.now += Nanos::from_millis(10);
+            assert_eq!(world.pass(1, 300, false), 1);
+        }
+    }
+
+    #[test]
+    fn an_overload_lasts_until_cores_have_no_queue_for_a_good_part_of_the_time() {
+        let mut world = World::new();
+        world.pass(160, 20, false);
+        for _ in 0..200 {
+            assert_eq!(world.pass(8, 20, false) + world.pass(2, 0, false), 0, "as at the capacity");
+        }
+        let calm = (0..200).map(|_| world.pass(2, 20, false) + world.pass(8, 0, false)).sum::<u32>();
+        assert!((1_500..1_700).contains(&calm), "as at half load, after some milliseconds: {calm} of 2,000");
+    }
+
+    #[test]
+    fn an_overload_lasts_while_the_controller_keeps_requests_away() {
+        let mut world = World::new();
+        world.pass(160, 20, false);
+        for _ in 0..2_000 {
+            world.pool.note_unmet_demand();
+            assert_eq!(world.pass(10, 0, false), 0, "credits are short");
+        }
+        assert!(world.pass(500, 0, false) > 150, "nobody lacks any");
+    }
+}

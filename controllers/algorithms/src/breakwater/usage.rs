@@ -1,0 +1,89 @@
+//! Requests that a session sent in the last round trip. Where credits are left over it keeps as many: a client that sends more than one request per
+//! round trip has most of them on the wire, where neither its demand nor its pending requests count them.
+//! Never here: windows (`server`).
+
+use leeward_core::server::SessionState;
+use leeward_core::units::{Nanos, Time};
+
+/// Requests of a session in this round trip and the one before.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Usage {
+    since: Time,
+    now: u32,
+    before: u32,
+}
+
+impl Usage {
+    /// A request has come.
+    pub(super) fn note(&mut self, at: Time, round_trip: Nanos) {
+        let passed = at.since(self.since);
+        if passed >= round_trip {
+            self.before = if passed < round_trip * 2 { self.now } else { 0 };
+            self.now = 0;
+            self.since = at;
+        }
+        self.now = self.now.saturating_add(1);
+    }
+
+    /// Credits that it needs at this time to go on as it did. One comes with each answer anyway, and whoever has stopped needs none.
+    pub(super) fn needs(self, at: Time, round_trip: Nanos) -> i64 {
+        let most = match at.since(self.since) {
+            passed if passed < round_trip => self.now.max(self.before),
+            passed if passed < round_trip * 2 => self.now,
+            _ => 0,
+        };
+        if most > 1 { most.into() } else { 0 }
+    }
+}
+
+impl SessionState for Usage {
+    fn from_words([since, counts]: [u64; 2]) -> Self {
+        Usage { since: Time(since), now: (counts >> 32) as u32, before: counts as u32 }
+    }
+
+    fn into_words(self) -> [u64; 2] {
+        [self.since.0, u64::from(self.now) << 32 | u64::from(self.before)]
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    const ROUND_TRIP: Nanos = Nanos::from_micros(100);
+
+    /// Needs of a session whose requests come at these times, us, when the last one has.
+    fn used(times: &[u64]) -> i64 {
+        used_at(times, times.last().copied().unwrap_or(0))
+    }
+
+    fn used_at(times: &[u64], at: u64) -> i64 {
+        let mut usage = Usage::from_words([0; 2]);
+        for time in times {
+            usage.note(Time(time * 1_000), ROUND_TRIP);
+        }
+        assert_eq!(Usage::from_words(usage.into_words()), usage);
+        usage.needs(Time(at * 1_000), ROUND_TRIP)
+    }
+
+    #[test]
+    fn it_needs_what_it_sent_in_a_round_trip() {
+        assert_eq!(used(&[1_000, 1_010, 1_020, 1_030]), 4);
+        assert_eq!(used(&[1_000, 1_010, 1_020, 1_100]), 3, "the one before counts");
+        assert_eq!(used(&[1_000, 1_010, 1_020, 1_100, 1_200]), 0, "the one before that does not");
+    }
+
+    #[test]
+    fn one_at_a_time_needs_nothing_beyond_the_answers_credit() {
+        assert_eq!(used(&[]), 0);
+        assert_eq!(used(&[50]), 0);
+        assert_eq!(used(&[1_000, 1_150, 1_300]), 0);
+    }
+
+    #[test]
+    fn a_pause_is_forgotten() {
+        assert_eq!(used(&[1_000, 1_001, 1_002, 9_000]), 0);
+        let burst = [1_000, 1_001, 1_002];
+        assert_eq!([1_099, 1_150, 1_200].map(|at| used_at(&burst, at)), [3, 3, 0]);
+    }
+}

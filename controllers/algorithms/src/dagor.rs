@@ -1,0 +1,255 @@
+//! DAGOR: requests less important than a threshold are dropped right after parsing; the threshold follows the queueing
+//! delay and rides on every reply, so that clients drop for themselves what the server would drop (Zhou et al., SoCC'18;
+//! its use with µs services: Breakwater §5.1). Never here: how an application assigns priorities.
+//!
+//! Servers that tell a threshold, and clients that keep to it, are `level`'s.
+
+use super::level::{self, Level, PROBE, SAMPLE, level_halves};
+use super::published::{AS_PUBLISHED, Version};
+use leeward_core::client::params::{CLIENT_DELAY, CLIENT_QUEUE, MAX_OUTSTANDING};
+use leeward_core::params::{Kind, ParamSpec, Params};
+use leeward_core::registry::{Algorithm, Environment};
+use leeward_core::server::{ControlLoop, Gauges, ServerHalves, Signals};
+use leeward_core::sync::Arc;
+use leeward_core::units::{Nanos, Priority, Time};
+
+/// The registry's entry.
+pub const ALGORITHM: Algorithm = Algorithm {
+    name: "dagor",
+    summary: "drops requests below a priority threshold that follows the queueing delay, at server and client",
+    source: "Zhou et al., SoCC'18, as tuned in Breakwater §5.1",
+    params: &[
+        ParamSpec {
+            name: "queue_target",
+            kind: Kind::SPAN,
+            default: "35 % of the SLO",
+            doc: "DAGOR_q: smoothed queueing delay from which the threshold falls",
+            tune: &["20us", "30us", "60us", "70us", "80us", "300us", "500us"],
+        },
+        ParamSpec {
+            name: "decrease",
+            kind: Kind::Number { min: 0.0001, max: 0.99 },
+            default: "5%",
+            doc: "share of the threshold taken away per update while the delay is over its target",
+            tune: &["0.6%", "1.25%", "2.5%", "5%", "10%"],
+        },
+        ParamSpec {
+            name: "increase",
+            kind: Kind::Number { min: 0.0001, max: 1.0 },
+            default: "1%",
+            doc: "share of all 128 priorities added per update otherwise",
+            tune: &["0.12%", "0.25%", "0.5%", "1%", "2%"],
+        },
+        ParamSpec {
+            name: "update_period",
+            kind: Kind::SPAN,
+            default: "1ms",
+            doc: "the threshold is updated when this long has passed",
+            tune: &[],
+        },
+        ParamSpec {
+            name: "update_requests",
+            kind: Kind::Count { min: 1, max: 1_000_000_000 },
+            default: "2000",
+            doc: "or when this many requests have arrived, whichever comes first",
+            tune: &[],
+        },
+        SAMPLE,
+        PROBE,
+        AS_PUBLISHED,
+        CLIENT_QUEUE,
+        ParamSpec { default: "none", ..CLIENT_DELAY },
+        MAX_OUTSTANDING,
+    ],
+    build_server: |params, environment| Ok(halves(params, environment)),
+    build_client: |params, _| Ok(level::client(params, Version::read(params))),
+};
+
+/// Where the published code starts.
+const INITIAL: f64 = 32.0;
+/// Every priority is admitted when idle; the most important always is. The published code bounds the threshold by 1 and 127 and
+/// numbers priorities from 0, so that it drops nothing when idle either.
+const BOUNDS: (f64, f64) = (1.0, 128.0);
+/// The published bounds, in the published numbering.
+const PUBLISHED_BOUNDS: (f64, f64) = (1.0, 127.0);
+/// Weight of the old value when a delay sample comes in.
+const SMOOTHING: f64 = 0.8;
+
+fn halves(params: &Params, environment: &Environment) -> ServerHalves {
+    let version = Version::read(params);
+    let (base, bounds) = if version.is_published() { (1.0, PUBLISHED_BOUNDS) } else { (0.0, BOUNDS) };
+    let level = Arc::new(Level::new(base + INITIAL));
+    let control = Control {
+        version,
+        base,
+        bounds,
+        // Breakwater §5.1 tuned 70 µs at an SLO of 200 µs.
+        queue_target: params.duration("queue_target", environment.slo.scale(0.35)),
+        decrease: params.number("decrease", 0.05),
+        increase: params.number("increase", 0.01) * f64::from(Priority::LOWEST.level()),
+        update_period: params.duration("update_period", Nanos::from_millis(1)),
+        update_requests: params.count("update_requests", 2_000),
+        sample: level::sample(params),
+        threshold: INITIAL,
+        smoothed_ns: 0.0,
+        arrivals: 0,
+        updated: Time::ZERO,
+        level: Arc::clone(&level),
+    };
+    level_halves(environment.cores, &level, Box::new(control))
+}
+
+struct Control {
+    version: Version,
+    /// Our number of the priority that the threshold calls 0.
+    base: f64,
+    bounds: (f64, f64),
+    queue_target: Nanos,
+    decrease: f64,
+    /// In levels per update.
+    increase: f64,
+    update_period: Nanos,
+    update_requests: u64,
+    sample: Nanos,
+    threshold: f64,
+    smoothed_ns: f64,
+    /// Since the last update.
+    arrivals: u64,
+    updated: Time,
+    level: Arc<Level>,
+}
+
+impl ControlLoop for Control {
+    fn period(&self) -> Nanos {
+        self.sample
+    }
+
+    fn tick(&mut self, signals: &Signals) {
+        self.smoothed_ns = SMOOTHING * self.smoothed_ns + (1.0 - SMOOTHING) * signals.delay().0 as f64;
+        if self.version.is_published() {
+            self.smoothed_ns = (self.smoothed_ns / 1e3).trunc() * 1e3;
+            if self.arrivals + signals.arrivals == 0 {
+                return; // the published code looks at the threshold when a request comes
+            }
+        }
+        self.arrivals += signals.arrivals;
+        if signals.now.since(self.updated) < self.update_period && self.arrivals < self.update_requests {
+            return;
+        }
+        self.updated = signals.now;
+        self.arrivals = 0;
+        if self.smoothed_ns >= self.queue_target.0 as f64 {
+            self.threshold *= 1.0 - self.decrease;
+        } else {
+            self.threshold += self.increase;
+        }
+        self.threshold = self.threshold.clamp(self.bounds.0, self.bounds.1);
+        self.level.store(self.base + self.threshold);
+    }
+
+    fn gauges(&self) -> Gauges {
+        Gauges { priority_threshold: Some(self.base + self.threshold), ..Gauges::default() }
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::super::level::Client;
+    use super::*;
+    use leeward_core::client::{ClientHalf, Local, Reply, Submit};
+    use leeward_core::server::{Arrival, CoreId, Feedback, Outcome, RejectReason, Session, SessionSlot, Verdict};
+
+    fn server() -> ServerHalves {
+        let environment = Environment::new(2, Nanos::from_micros(10), Nanos::from_micros(200));
+        halves(&Params::default(), &environment)
+    }
+
+    fn client() -> Client {
+        Client::new(Nanos::from_millis(100), Version::Extended)
+    }
+
+    fn threshold(server: &ServerHalves) -> f64 {
+        server.control.gauges().priority_threshold.unwrap()
+    }
+
+    /// Ticks every 10 µs for `ms` milliseconds at this queueing delay; returns the time after them.
+    fn run(server: &mut ServerHalves, from: Time, ms: u64, delay_us: u64, arrivals: u64) -> Time {
+        let mut now = from;
+        for _ in 0..ms * 100 {
+            now += Nanos::from_micros(10);
+            let signals = Signals { packet_delay: Nanos::from_micros(delay_us), arrivals, ..Signals::idle(now) };
+            server.control.tick(&signals);
+        }
+        now
+    }
+
+    fn verdict(server: &mut ServerHalves, level: u8) -> Verdict {
+        let mut session = Session::new(SessionSlot(0), CoreId(0));
+        let arrival = Arrival::new(Time::ZERO).with_priority(Priority::new(level));
+        session.request(server.cores[0].as_mut(), &arrival).0
+    }
+
+    #[test]
+    fn the_threshold_steps_once_per_period() {
+        let mut server = server();
+        let now = run(&mut server, Time::ZERO, 1, 0, 0);
+        assert!((threshold(&server) - 33.28).abs() < 1e-9); // + 1 % of 128
+        run(&mut server, now, 1, 200, 0);
+        assert!((threshold(&server) - 33.28 * 0.95).abs() < 1e-9);
+    }
+
+    #[test]
+    fn many_arrivals_update_early() {
+        let mut server = server();
+        run(&mut server, Time::ZERO, 1, 0, 200); // 2,000 requests every ten ticks
+        assert!((threshold(&server) - (32.0 + 10.0 * 1.28)).abs() < 1e-9);
+    }
+
+    #[test]
+    fn requests_above_the_threshold_are_rejected() {
+        let mut server = server();
+        assert_eq!(verdict(&mut server, 32), Verdict::Admit);
+        assert_eq!(verdict(&mut server, 33), Verdict::Reject(RejectReason::Priority));
+    }
+
+    #[test]
+    fn recovers_after_heavy_overload() {
+        let mut server = server();
+        let now = run(&mut server, Time::ZERO, 1_000, 100_000, 100);
+        assert_eq!(threshold(&server), 1.0);
+        assert_eq!(verdict(&mut server, 1), Verdict::Admit);
+        assert_eq!(verdict(&mut server, 2), Verdict::Reject(RejectReason::Priority));
+        run(&mut server, now, 200, 0, 0);
+        assert_eq!(threshold(&server), 128.0);
+        assert_eq!(verdict(&mut server, 128), Verdict::Admit, "an idle server drops nothing");
+    }
+
+    #[test]
+    fn a_client_drops_what_the_server_would_and_learns_again() {
+        let mut client = client();
+        let submit = |client: &mut Client, ms: u64, level: u8| {
+            client.submit(&Submit {
+                now: Time::ZERO + Nanos::from_millis(ms),
+                priority: Priority::new(level),
+                random: 0,
+            })
+        };
+        let reply = |ms: u64, level: u8| Reply {
+            now: Time::ZERO + Nanos::from_millis(ms),
+            outcome: Outcome::Dropped,
+            round_trip: Nanos::from_micros(20),
+            feedback: Feedback { threshold: Priority::new(level), ..Feedback::NONE },
+        };
+        assert_eq!(submit(&mut client, 0, 128), Local::Accept);
+        client.reply(&reply(1, 1));
+        assert_eq!(submit(&mut client, 2, 1), Local::Accept);
+        assert_eq!(submit(&mut client, 2, 2), Local::Drop);
+        // A client without any request of the highest priority is not locked out for ever: one request asks again.
+        assert_eq!(submit(&mut client, 100, 64), Local::Drop);
+        assert_eq!(submit(&mut client, 101, 64), Local::Accept);
+        client.sent(Time::ZERO + Nanos::from_millis(101));
+        assert_eq!(submit(&mut client, 101, 64), Local::Drop);
+        client.reply(&reply(102, 127));
+        assert_eq!(submit(&mut client, 102, 64), Local::Accept);
+    }
+}

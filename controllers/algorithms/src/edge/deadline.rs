@@ -1,0 +1,26 @@
+//! Deadlines as spans: what is left for waiting, of a request and of those that it asks others for. Never here: clocks of
+//! other machines, headers.
+
+use leeward_core::budget::Budget;
+use leeward_core::units::Nanos;
+
+/// Queueing that a request may still meet when it has `waited` of the `left` that it came with, and takes `service`.
+/// Nothing (`Budget::is_spent`) if even an immediate start would be too late.
+///
+/// ```
+/// use leeward_controllers::edge::deadline::budget;
+/// use leeward_core::units::Nanos;
+///
+/// let ms = Nanos::from_millis;
+/// assert_eq!(budget(ms(20), ms(8), ms(5)).remaining(), Some(ms(7)));
+/// assert!(budget(ms(20), ms(16), ms(5)).is_spent());
+/// ```
+pub fn budget(left: Nanos, waited: Nanos, service: Nanos) -> Budget {
+    if left == Nanos::MAX { Budget::UNLIMITED } else { Budget::of_target(left, waited, service) }
+}
+
+/// Time that a request passes on to those that it asks when `passed` has gone by since it came with `left`: never more
+/// than it had.
+pub fn passed_on(left: Nanos, passed: Nanos) -> Nanos {
+    if left == Nanos::MAX { left } else { left.saturating_sub(passed) }
+}

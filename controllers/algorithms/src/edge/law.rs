@@ -1,0 +1,221 @@
+//! How much work per nanosecond is to be admitted: what the cores complete, a little more while the standing delay is below
+//! its target and a little less above. Never here: who is admitted.
+
+use leeward_core::units::Nanos;
+
+/// Completions that make a capacity. Before that the level stays as it was, and lateness alone refuses.
+const ENOUGH: u64 = 16;
+/// From this share of the target on a delay stands: cores never run dry, so completions are the capacity.
+const BUSY: f64 = 0.25;
+/// Demand over capacity that shows an overload at once, and the one that shows none any more. A service that is nearly full has
+/// queues of some length now and then, and works them off: refusals there help nobody.
+const CLEAR: f64 = 1.2;
+const NONE: f64 = 1.05;
+/// Memories for which a delay stands above its target before that alone shows an overload.
+const LONG: f64 = 5.0;
+
+/// Events since the last update, and averages over the memory.
+pub(super) struct Observed {
+    /// The delay now.
+    pub(super) delay: Nanos,
+    /// The least of the interval.
+    pub(super) standing: Nanos,
+    /// Nanoseconds since the last update.
+    pub(super) passed: f64,
+    /// Weight of this update in an average.
+    pub(super) weight: f64,
+    /// Nanoseconds over which averages are taken.
+    pub(super) memory: f64,
+    pub(super) completions: u64,
+    /// Cost admitted per nanosecond, averaged.
+    pub(super) admitted: f64,
+    /// Mean cost of an admitted request.
+    pub(super) cost: f64,
+    /// Cost that arrived per nanosecond, averaged.
+    pub(super) demand: f64,
+}
+
+pub(super) struct Law {
+    target: f64,
+    /// Delay at which requests are late.
+    late: f64,
+    gain: f64,
+    increase: f64,
+    /// Whether an overload is shown: before that everything is admitted.
+    shown: bool,
+    /// Nanoseconds for which the delay stood above its target, less those for which it did not since.
+    above: f64,
+    /// Completions per nanosecond while cores were busy.
+    capacity: f64,
+    /// Busy nanoseconds that `capacity` is the mean of, up to the memory.
+    known: f64,
+    /// Completions of this busy time.
+    seen: u64,
+    /// Nanoseconds since a delay stood.
+    quiet: f64,
+    /// Cost per nanosecond to admit; infinite while everything is.
+    allowed: f64,
+}
+
+impl Law {
+    pub(super) fn new(target: Nanos, late: Nanos, gain: f64, increase: f64) -> Self {
+        Law {
+            target: target.0.max(1) as f64,
+            late: late.max(target).0 as f64,
+            shown: false,
+            above: 0.0,
+            gain,
+            increase,
+            capacity: 0.0,
+            known: 0.0,
+            seen: 0,
+            quiet: f64::INFINITY,
+            allowed: f64::INFINITY,
+        }
+    }
+
+    /// Cost per nanosecond that is to be admitted from now on; infinite: everything.
+    pub(super) fn update(&mut self, observed: &Observed) -> f64 {
+        let standing = observed.standing.0 as f64;
+        let stands = standing >= BUSY * self.target;
+        self.quiet = if stands { 0.0 } else { self.quiet + observed.passed };
+        self.learn(observed);
+        if stands {
+            if self.seen >= ENOUGH {
+                let error = ((self.target - standing) / self.target).clamp(-1.0, 1.0);
+                self.allowed = self.capacity * observed.cost * (1.0 + self.gain * error);
+            }
+        } else if self.is_remembered(observed) {
+            // A moment without a queue is no news of the capacity. Whatever comes to free cores is admitted anyway.
+            let most = self.capacity * observed.cost * (1.0 + self.gain);
+            self.allowed = self.allowed.max(most.min(self.allowed + self.increase * observed.demand));
+        } else {
+            // Nothing stands: more than was admitted, and no less than before.
+            self.allowed = self.allowed.max(observed.admitted) + self.increase * observed.demand;
+        }
+        self.look(observed);
+        if self.allowed >= observed.demand || !self.shown {
+            self.allowed = f64::INFINITY;
+        }
+        self.allowed
+    }
+
+    /// Looks whether an overload is shown: by demand that is clearly more than the capacity, by a delay at which requests are
+    /// late, or by one that has stood for long. It is over when demand fits and the delay is below its target.
+    fn look(&mut self, observed: &Observed) {
+        let standing = observed.standing.0 as f64;
+        let capacity = self.capacity * observed.cost;
+        if standing >= self.target {
+            self.above = (self.above + observed.passed).min(LONG * observed.memory);
+            let proof =
+                observed.demand >= CLEAR * capacity || standing >= self.late || self.above >= LONG * observed.memory;
+            self.shown |= proof && self.seen >= ENOUGH;
+        } else {
+            self.above = (self.above - observed.passed).max(0.0);
+            self.shown &= observed.demand > NONE * capacity;
+        }
+    }
+
+    /// Whether the capacity that was learned when a delay last stood is still believed.
+    fn is_remembered(&self, observed: &Observed) -> bool {
+        self.seen >= ENOUGH && self.quiet < observed.memory
+    }
+
+    fn learn(&mut self, observed: &Observed) {
+        if (observed.delay.0 as f64) < BUSY * self.target {
+            // What is completed beside free cores is the demand. An overload a while later may find another capacity.
+            if !self.is_remembered(observed) {
+                (self.known, self.seen) = (0.0, 0);
+            }
+            return;
+        }
+        self.seen = self.seen.saturating_add(observed.completions);
+        self.known += observed.passed;
+        // The mean of this busy time until it is longer than the memory, an average over the memory from then on.
+        let weight = observed.weight.max(observed.passed / self.known);
+        self.capacity += weight * (observed.completions as f64 / observed.passed - self.capacity);
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    const MS: f64 = 1e6;
+
+    fn observed(delay_ms: f64, completions: u64, admitted: f64, demand: f64) -> Observed {
+        let delay = Nanos((delay_ms * MS) as u64);
+        Observed {
+            delay,
+            standing: delay,
+            passed: MS,
+            weight: 0.01,
+            memory: 100.0 * MS,
+            completions,
+            admitted,
+            cost: 1.0,
+            demand,
+        }
+    }
+
+    fn law() -> Law {
+        Law::new(Nanos::from_millis(8), Nanos::from_millis(18), 0.3, 0.01)
+    }
+
+    #[test]
+    fn a_delay_at_its_target_admits_the_capacity() {
+        let mut law = law();
+        let allowed = (0..40).map(|_| law.update(&observed(8.0, 20, 2e-5, 4e-5))).last().unwrap();
+        assert!((allowed - 2e-5).abs() < 1e-9, "{allowed}");
+        assert!((law.update(&observed(16.0, 20, 2e-5, 4e-5)) - 1.4e-5).abs() < 1e-9);
+    }
+
+    #[test]
+    fn no_delay_ends_in_admitting_everything() {
+        let mut law = law();
+        for _ in 0..40 {
+            let _ = law.update(&observed(16.0, 20, 2e-5, 4e-5));
+        }
+        let steps = (0..1_000).take_while(|_| law.update(&observed(0.0, 20, 2e-5, 4e-5)).is_finite()).count();
+        assert!((110..200).contains(&steps), "{steps}");
+    }
+
+    #[test]
+    fn a_queue_that_is_worked_off_is_no_overload() {
+        let mut law = law();
+        // Half of the time above the target, at a demand that fits.
+        for _ in 0..2_000 {
+            for delay in [2.0, 9.0, 15.0, 7.0] {
+                let allowed = law.update(&observed(delay, 20, 2e-5, 2.1e-5));
+                assert!(allowed.is_infinite());
+            }
+        }
+    }
+
+    #[test]
+    fn a_delay_that_stands_for_long_or_is_late_shows_an_overload() {
+        let first = |delay: f64| {
+            let mut law = law();
+            (0..10_000).take_while(|_| law.update(&observed(delay, 20, 2e-5, 2.1e-5)).is_infinite()).count()
+        };
+        assert!((498..502).contains(&first(12.0)), "{}", first(12.0));
+        assert!(first(18.0) < 2);
+    }
+
+    #[test]
+    fn an_overload_is_over_when_demand_fits() {
+        let mut law = law();
+        for _ in 0..100 {
+            let _ = law.update(&observed(10.0, 20, 2e-5, 4e-5));
+        }
+        assert!(law.update(&observed(9.0, 20, 2e-5, 2.05e-5)).is_finite());
+        let _ = law.update(&observed(7.0, 20, 2e-5, 2.05e-5));
+        assert!(law.update(&observed(9.0, 20, 2e-5, 2.05e-5)).is_infinite());
+    }
+
+    #[test]
+    fn a_few_completions_are_no_capacity() {
+        let mut law = law();
+        assert!((0..15).all(|_| law.update(&observed(16.0, 1, 1e-6, 4e-5)).is_infinite()));
+    }
+}

@@ -1,0 +1,59 @@
+//! The delay that stands: the least of the samples of an interval. A burst that cores work off has a delay and leaves none
+//! standing (RFC 8289 §3). Never here: what follows from it.
+
+use leeward_core::units::{Nanos, Time};
+
+/// Windowed minimum in two halves: between one and two halves of the interval are remembered.
+pub(super) struct Standing {
+    half: Nanos,
+    began: Time,
+    before: Nanos,
+    current: Nanos,
+}
+
+impl Standing {
+    /// Over an `interval`. Until one half of it has passed nothing stands.
+    pub(super) fn new(interval: Nanos) -> Self {
+        Standing { half: (interval / 2).max(Nanos(1)), began: Time::ZERO, before: Nanos::ZERO, current: Nanos::MAX }
+    }
+
+    /// Takes a sample; returns the standing delay.
+    pub(super) fn note(&mut self, now: Time, sample: Nanos) -> Nanos {
+        let passed = now.since(self.began);
+        if passed >= self.half {
+            // A sample is all that is known of a silence that was longer than the interval.
+            self.before = if passed >= self.half * 2 { sample } else { self.current };
+            self.current = Nanos::MAX;
+            self.began = now;
+        }
+        self.current = self.current.min(sample);
+        self.current.min(self.before)
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    fn stands(samples: impl Iterator<Item = (u64, u64)>) -> u64 {
+        let mut standing = Standing::new(Nanos(100));
+        samples.map(|(at, sample)| standing.note(Time(at), Nanos(sample)).0).last().unwrap()
+    }
+
+    #[test]
+    fn a_burst_that_is_worked_off_leaves_nothing_standing() {
+        assert_eq!(stands((0..100).map(|at| (at * 10, if at % 5 == 0 { 0 } else { 900 }))), 0);
+    }
+
+    #[test]
+    fn what_never_falls_below_a_delay_stands_at_it() {
+        assert_eq!(stands((0..100).map(|at| (at * 10, 300 + at % 7))), 300);
+    }
+
+    #[test]
+    fn one_look_at_an_empty_queue_is_forgotten_after_the_interval() {
+        let samples = |until: u64| (0..until).map(|at| (at * 10, if at == 20 { 0 } else { 500 }));
+        assert_eq!(stands(samples(23)), 0);
+        assert_eq!(stands(samples(35)), 500);
+    }
+}

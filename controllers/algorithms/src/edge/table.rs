@@ -1,0 +1,232 @@
+//! Demand by tenant and priority, counted by cores and read by the slow half, and the levels that it answers with. The table
+//! has a fixed size: a tenant takes a place while it sends, and shares one by chance if none is free where it looks.
+//! Never here: what a level should be.
+
+use leeward_core::server::RejectReason;
+use leeward_core::sync::{AtomicU64, Ordering};
+use leeward_core::units::{Cost, Priority, Tenant};
+
+/// Priorities that are told apart.
+pub(super) const LEVELS: usize = Priority::LOWEST.level() as usize;
+/// Places that a tenant looks at.
+const LOOKS: usize = 8;
+/// A place's tenant when it has none. Others are stored as their number plus one.
+const FREE: u64 = 0;
+
+pub(super) struct Table {
+    /// Tenants of the places, side by side: the slow half looks at all of them each period.
+    tenants: Vec<AtomicU64>,
+    places: Vec<Place>,
+    /// The first so many are taken by one tenant each; those behind are shared.
+    own: usize,
+}
+
+pub(super) struct Place {
+    /// Cost that has arrived, by priority.
+    arrived: [AtomicU64; LEVELS],
+    /// [`Bounds`] in bits.
+    bounds: AtomicU64,
+}
+
+impl Table {
+    pub(super) fn new(tenants: usize) -> Self {
+        let own = tenants.max(1);
+        // Enough that a flood of made-up tenants fills few of the places that a real one falls into.
+        let shared = (own / 4).max(1);
+        Table::of(own, shared)
+    }
+
+    fn of(own: usize, shared: usize) -> Self {
+        let tenants = (0..own + shared).map(|_| AtomicU64::new(FREE)).collect();
+        Table { tenants, places: (0..own + shared).map(|_| Place::new()).collect(), own }
+    }
+
+    pub(super) fn places(&self) -> usize {
+        self.places.len()
+    }
+
+    pub(super) fn place(&self, index: usize) -> &Place {
+        &self.places[index]
+    }
+
+    pub(super) fn is_taken(&self, index: usize) -> bool {
+        self.tenants[index].load(Ordering::Relaxed) != FREE
+    }
+
+    /// Gives a place back. A core that counts at this moment counts for the next tenant: a request too many.
+    pub(super) fn free(&self, index: usize) {
+        self.places[index].bounds.store(Bounds::OPEN.bits(), Ordering::Relaxed);
+        self.tenants[index].store(FREE, Ordering::Relaxed);
+    }
+
+    /// Counts a request of `tenant`; returns the tenant's place.
+    pub(super) fn note(&self, tenant: Tenant, priority: Priority, cost: Cost) -> &Place {
+        let place = self.find(tenant);
+        place.arrived[index_of(priority)].fetch_add(cost.0.max(1).into(), Ordering::Relaxed);
+        place
+    }
+
+    /// The tenant's place, taken if need be.
+    pub(super) fn find(&self, tenant: Tenant) -> &Place {
+        let name = u64::from(tenant.0) + 1;
+        // Fibonacci hashing: neighbouring numbers fall far apart.
+        let hash = name.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 32;
+        let looks = || (0..LOOKS.min(self.own)).map(|step| (hash as usize + step) % self.own);
+        if let Some(index) = looks().find(|index| self.tenants[*index].load(Ordering::Relaxed) == name) {
+            return &self.places[index];
+        }
+        // Another core may take a place meanwhile, for this very tenant perhaps.
+        let taken = looks().find(|index| match self.tenants[*index].load(Ordering::Relaxed) {
+            FREE => match self.tenants[*index].compare_exchange(FREE, name, Ordering::Relaxed, Ordering::Relaxed) {
+                Ok(_) => true,
+                Err(other) => other == name,
+            },
+            other => other == name,
+        });
+        let index = taken.unwrap_or_else(|| {
+            let index = self.own + hash as usize % (self.places.len() - self.own);
+            self.tenants[index].store(u64::MAX, Ordering::Relaxed);
+            index
+        });
+        &self.places[index]
+    }
+}
+
+impl Place {
+    fn new() -> Self {
+        Place { arrived: std::array::from_fn(|_| AtomicU64::new(0)), bounds: AtomicU64::new(Bounds::OPEN.bits()) }
+    }
+
+    pub(super) fn count(&self, level: usize) -> u64 {
+        self.arrived[level].load(Ordering::Relaxed)
+    }
+
+    pub(super) fn set(&self, bounds: Bounds) {
+        self.bounds.store(bounds.bits(), Ordering::Relaxed);
+    }
+
+    /// Whether a request of this priority is let in, at an `ease` of 1 by the level and of 0 by the firm one; `random` decides
+    /// for those on the border itself.
+    pub(super) fn admits(&self, priority: Priority, random: u64, ease: f64) -> bool {
+        let bounds = Bounds::of_bits(self.bounds.load(Ordering::Relaxed));
+        let border = bounds.between(ease);
+        let (whole, part) = (border >> PART_BITS, border & (PART - 1));
+        let index = index_of(priority) as u32;
+        index < whole || (index == whole && (random >> (64 - PART_BITS)) < u64::from(part))
+    }
+
+    /// Why this place's level refuses.
+    pub(super) fn reason(&self) -> RejectReason {
+        let bounds = Bounds::of_bits(self.bounds.load(Ordering::Relaxed));
+        if bounds.is_share { RejectReason::Share } else { RejectReason::Priority }
+    }
+}
+
+fn index_of(priority: Priority) -> usize {
+    usize::from(priority.level() - 1)
+}
+
+/// Border between the admitted and the refused: priorities before it whole, of the next a part.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Level(u32);
+
+/// Bits of a level's part, and their number of parts.
+const PART_BITS: u32 = 23;
+const PART: u32 = 1 << PART_BITS;
+
+impl Level {
+    /// Everything is admitted.
+    pub(super) const OPEN: Level = Level((LEVELS as u32) << PART_BITS);
+
+    /// The first `whole` priorities, and of the next this `part`.
+    pub(super) fn new(whole: usize, part: f64) -> Self {
+        let part = (part.clamp(0.0, 1.0) * f64::from(PART - 1)) as u32;
+        Level(((whole.min(LEVELS) as u32) << PART_BITS | part).min(Level::OPEN.0))
+    }
+
+    /// As a priority with a fraction, 1..=128.
+    pub(super) fn as_number(self) -> f64 {
+        (f64::from(self.0) / f64::from(PART)).clamp(1.0, LEVELS as f64)
+    }
+}
+
+/// Borders of a place: at the target delay, and where requests are about to be late.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Bounds {
+    pub(super) level: Level,
+    /// Not above `level`.
+    pub(super) firm: Level,
+    /// Whether refusals are for a tenant's share.
+    pub(super) is_share: bool,
+}
+
+impl Bounds {
+    /// Everything is admitted.
+    pub(super) const OPEN: Bounds = Bounds { level: Level::OPEN, firm: Level::OPEN, is_share: false };
+    const SHARE: u64 = 1 << 63;
+
+    const fn bits(self) -> u64 {
+        let share = if self.is_share { Bounds::SHARE } else { 0 };
+        share | (self.level.0 as u64) << 32 | self.firm.0 as u64
+    }
+
+    fn of_bits(bits: u64) -> Self {
+        let level = Level((bits >> 32) as u32 & !(1 << 31));
+        Bounds { level, firm: Level(bits as u32), is_share: bits & Bounds::SHARE != 0 }
+    }
+
+    /// The border at an `ease`, in a level's bits.
+    fn between(self, ease: f64) -> u32 {
+        if ease >= 1.0 || self.firm >= self.level {
+            return self.level.0;
+        }
+        self.firm.0 + (f64::from(self.level.0 - self.firm.0) * ease) as u32
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn more_tenants_than_places_share() {
+        let table = Table::new(8);
+        for tenant in 0..10_000 {
+            let _ = table.note(Tenant(tenant), Priority::new(5), Cost(1));
+        }
+        let counted: u64 = (0..table.places()).map(|index| table.place(index).count(4)).sum();
+        assert_eq!(counted, 10_000);
+    }
+
+    #[test]
+    fn a_tenant_keeps_its_place_until_it_gives_it_back() {
+        let table = Table::new(64);
+        let place: *const Place = table.find(Tenant(7));
+        for tenant in 100..1_000 {
+            let _ = table.find(Tenant(tenant));
+        }
+        assert!(std::ptr::eq(place, table.find(Tenant(7))));
+    }
+}
+
+#[cfg(all(test, loom))]
+mod model {
+    use super::*;
+    use leeward_core::sync::Arc;
+    use loom::thread;
+
+    /// Two cores meet a new tenant at once: both count in one place.
+    #[test]
+    fn a_new_tenant_has_one_place() {
+        loom::model(|| {
+            let table = Arc::new(Table::of(1, 1));
+            let other = Arc::clone(&table);
+            let thread = thread::spawn(move || {
+                let _ = other.note(Tenant(3), Priority::new(1), Cost(2));
+            });
+            let _ = table.note(Tenant(3), Priority::new(1), Cost(2));
+            thread.join().unwrap();
+            assert_eq!(table.place(0).count(0), 4);
+        });
+    }
+}

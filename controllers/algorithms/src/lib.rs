@@ -1,0 +1,43 @@
+//! Algorithms of admission control, one file or folder each, as pure code on the traits of `leeward-core`.
+//!
+//! [`builtin`] lists them by name. A new algorithm exports an `ALGORITHM` and gets a line there; another crate adds its own
+//! to a registry of its own making ([`leeward_core::registry`]).
+//!
+//! Never here: I/O, clocks, threads, random bits, hash maps.
+
+#![forbid(unsafe_code)]
+
+pub mod breakwater;
+pub mod codel;
+pub mod dagor;
+pub mod edge;
+pub mod gradient;
+mod level;
+pub mod published;
+pub mod rajomon;
+pub mod seda;
+pub mod throttle;
+pub mod topfull;
+pub mod window;
+
+use leeward_core::none;
+use leeward_core::registry::Registry;
+
+/// The algorithms that come with Leeward.
+pub fn builtin() -> Registry {
+    Registry::new(vec![
+        none::ALGORITHM,
+        breakwater::ALGORITHM,
+        dagor::ALGORITHM,
+        seda::ALGORITHM,
+        codel::ALGORITHM,
+        window::ALGORITHM,
+        throttle::ALGORITHM,
+        gradient::ALGORITHM,
+        rajomon::ALGORITHM,
+        topfull::ALGORITHM,
+        breakwater::EFFICIENCY,
+        breakwater::AUTO,
+        edge::ALGORITHM,
+    ])
+}

@@ -1,0 +1,119 @@
+//! `as_published`: one switch per controller that turns off every addition of ours, so that a paper's number can be judged on the
+//! paper's algorithm. Which additions those are is listed here; the controllers carry them out.
+//!
+//! A controller that the papers of this project did not publish has no such switch: [`additions`] knows it not.
+
+use leeward_core::params::{Kind, ParamSpec, Params};
+
+/// Name of the switch.
+pub const SWITCH: &str = "as_published";
+
+/// The switch.
+pub(super) const AS_PUBLISHED: ParamSpec = ParamSpec {
+    name: SWITCH,
+    kind: Kind::SWITCH,
+    default: "off",
+    doc: "turns off every addition of ours (docs/as-published.md lists them), for figures that are redrawn",
+    tune: &[],
+};
+
+/// Which of its two forms a controller takes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Version {
+    /// With our additions.
+    #[default]
+    Extended,
+    /// As its authors published it.
+    Published,
+}
+
+impl Version {
+    pub(super) fn read(params: &Params) -> Version {
+        if params.choice(SWITCH, "off") == "on" { Version::Published } else { Version::Extended }
+    }
+
+    /// Whether our additions are off.
+    pub fn is_published(self) -> bool {
+        self == Version::Published
+    }
+}
+
+/// An addition of ours, and the publication's way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Addition {
+    /// Name in the documentation.
+    pub name: &'static str,
+    /// Behaviour with `as_published = true`.
+    pub published: &'static str,
+}
+
+const fn addition(name: &'static str, published: &'static str) -> Addition {
+    Addition { name, published }
+}
+
+const CREDITS: &[Addition] = &[
+    addition("stale", "a request that was admitted is executed, however long it has waited"),
+    addition("strangers", "a session that never had a credit is trusted under overload, too"),
+    addition("double precision", "the pool shrinks in single precision, as in the published code"),
+    addition("silent sessions", "no credit goes to a session before its first message"),
+    addition(
+        "demand of a drained session",
+        "a demand message of a session on the waking list gives it nothing at once",
+    ),
+    addition("unused growth", "an unused pool does not grow faster than the law"),
+    addition("room", "AQM does not wait for cores that can still be granted"),
+    addition(
+        "minimum pool",
+        "with an allocator 25 credits per 5 us of round trip, at least the cores (the poster's code)",
+    ),
+    addition("turnover", "a session keeps its last credit for as long as it asks, however long others have had none"),
+    addition("client delay", "a request expires after 10 us at the client (the testbed's setting)"),
+    addition("calm", "AQM rejects whoever finds its threshold exceeded, also on a server that is all but idle"),
+];
+
+const EFFICIENCY: &[Addition] = &[
+    CREDITS[0],
+    CREDITS[1],
+    CREDITS[2],
+    CREDITS[3],
+    CREDITS[4],
+    CREDITS[5],
+    CREDITS[6],
+    CREDITS[7],
+    CREDITS[8],
+    addition("rates", "iterations are compared by counts"),
+    addition("growth without change", "an iteration equal to the last shrinks the pool"),
+    addition("lulls", "an iteration of next to nothing is judged as any other"),
+    addition("fractions of a credit", "the pool is a whole number after each step"),
+    addition("last credit", "a session keeps its last credit while more are out than the pool has"),
+    addition("asking again", "a request that waits for a lock is not asked again when its turn comes (`acquire`)"),
+];
+
+const DAGOR: &[Addition] = &[
+    addition("probe", "a client above its threshold stays silent until it has something more important to send"),
+    addition("update without requests", "the threshold stays where it is while nothing arrives"),
+    addition("exact smoothing", "the smoothed delay is truncated to whole microseconds at each sample"),
+    addition("first threshold", "a client begins with a random threshold"),
+    addition("numbering", "priorities are numbered from 0, so that the least threshold admits two of 128"),
+];
+
+const SEDA: &[Addition] = &[
+    addition("timer", "an interval ends with a response, never between two"),
+    addition("percentile", "rank (n - 1) times the percentile, rounded down: of two samples the lower"),
+    addition("start", "4 requests per second at first, and no tokens"),
+];
+
+const CODEL: &[Addition] =
+    &[addition("interval", "everything is dropped while the delay is at the target or above (the testbed's code)")];
+
+/// Additions that `as_published` turns off in a controller; `None` where no paper of this project published it.
+pub fn additions(controller: &str) -> Option<&'static [Addition]> {
+    match controller {
+        "breakwater" => Some(CREDITS),
+        "efficiency" => Some(EFFICIENCY),
+        "dagor" => Some(DAGOR),
+        "seda" => Some(SEDA),
+        "codel" => Some(CODEL),
+        _ => None,
+    }
+}

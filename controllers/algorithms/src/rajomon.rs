@@ -1,0 +1,185 @@
+//! Rajomon: every server has a price that follows its queueing delay, requests carry tokens, and a request with fewer tokens
+//! than the price is dropped, at the server or already at its client. A server that asks others tells its clients the larger
+//! of its own price and theirs, so that overload behind it is felt at the entry (Xing et al., NSDI'25). Never here: who gets
+//! how many tokens.
+//!
+//! Taken from the paper and its published code: the price moves in proportion to the longest queueing delay of an interval
+//! less a threshold; increases in a row decay; prices along a path are joined by their maximum; requests carry the same
+//! tokens on all hops. Chosen here, where neither says it or a plant has no such thing:
+//! - Tokens are evenly drawn (the published strategy `uniform`), and a priority stands for them: 128 less its level. So a price is
+//!   a threshold of priorities on the wire.
+//! - Tokens are always at hand: the refill rate of a client bounds its demand, not the server's, and is left out.
+//! - The step is given per threshold of excess delay, not per 10 ms: the published services take milliseconds.
+//! - Servers' own clients drop as the end users' do. The published ones send, and the server in front has judged by the same price.
+//! - A client that has been quiet for `probe` sends one request, as DAGOR's does, to hear of a fallen price.
+
+use super::level::{self, Level, PROBE, SAMPLE, level_halves};
+use super::published::Version;
+use leeward_core::client::params::{CLIENT_DELAY, CLIENT_QUEUE, MAX_OUTSTANDING};
+use leeward_core::params::{Kind, ParamSpec, Params};
+use leeward_core::registry::{Algorithm, Environment};
+use leeward_core::server::{ControlLoop, Downstream, Gauges, ServerHalves, Signals};
+use leeward_core::sync::Arc;
+use leeward_core::units::{Nanos, Priority, Time};
+
+/// The registry's entry.
+pub const ALGORITHM: Algorithm = Algorithm {
+    name: "rajomon",
+    summary: "drops requests with fewer tokens than a price that follows the queueing delay, here and behind",
+    source: "Xing et al., NSDI'25; choices in the file",
+    params: &[
+        ParamSpec {
+            name: "threshold",
+            kind: Kind::SPAN,
+            default: "20 % of the SLO",
+            doc: "longest queueing delay of an interval from which the price rises",
+            tune: &["10us", "20us", "40us", "80us"],
+        },
+        ParamSpec {
+            name: "step",
+            kind: Kind::Number { min: 0.001, max: 128.0 },
+            default: "1",
+            doc: "tokens by which the price moves per threshold of excess, up or down",
+            tune: &["0.3", "1", "3", "10"],
+        },
+        ParamSpec {
+            name: "decay",
+            kind: Kind::Number { min: 0.01, max: 1.0 },
+            default: "0.8",
+            doc: "factor of an increase per increase before it in a row, from the third on",
+            tune: &["0.5", "0.8", "1"],
+        },
+        ParamSpec {
+            name: "update_period",
+            kind: Kind::SPAN,
+            default: "1ms",
+            doc: "how often the price is updated (the published services: 10 ms)",
+            tune: &["200us", "1ms", "5ms"],
+        },
+        SAMPLE,
+        PROBE,
+        CLIENT_QUEUE,
+        ParamSpec { default: "none", ..CLIENT_DELAY },
+        MAX_OUTSTANDING,
+    ],
+    build_server: |params, environment| Ok(halves(params, environment)),
+    build_client: |params, _| Ok(level::client(params, Version::Extended)),
+};
+
+/// The dearest price: the most important request is always let in, so that somebody hears of a fallen price.
+const DEAREST: f64 = 127.0;
+/// Increases in a row that are not decayed yet.
+const UNDECAYED: i32 = 2;
+
+fn halves(params: &Params, environment: &Environment) -> ServerHalves {
+    let level = Arc::new(Level::new(128.0));
+    let control = Control {
+        threshold: params.duration("threshold", environment.slo.scale(0.2)).max(Nanos(1)),
+        step: params.number("step", 1.0),
+        decay: params.number("decay", 0.8),
+        update_period: params.duration("update_period", Nanos::from_millis(1)),
+        sample: level::sample(params),
+        price: 0.0,
+        behind: 0.0,
+        longest: Nanos::ZERO,
+        in_a_row: 0,
+        updated: Time::ZERO,
+        level: Arc::clone(&level),
+    };
+    level_halves(environment.cores, &level, Box::new(control))
+}
+
+struct Control {
+    threshold: Nanos,
+    step: f64,
+    decay: f64,
+    update_period: Nanos,
+    sample: Nanos,
+    /// Own price, in tokens.
+    price: f64,
+    /// The largest price of the servers behind.
+    behind: f64,
+    /// Longest queueing delay since the last update.
+    longest: Nanos,
+    /// Increases in a row.
+    in_a_row: i32,
+    updated: Time,
+    level: Arc<Level>,
+}
+
+impl Control {
+    fn level(&self) -> f64 {
+        128.0 - self.price.max(self.behind)
+    }
+}
+
+impl ControlLoop for Control {
+    fn period(&self) -> Nanos {
+        self.sample
+    }
+
+    fn tick(&mut self, signals: &Signals) {
+        self.longest = self.longest.max(signals.delay());
+        if signals.now.since(self.updated) < self.update_period {
+            return;
+        }
+        self.updated = signals.now;
+        let longest = std::mem::take(&mut self.longest);
+        let mut change = self.step * (longest.0 as f64 / self.threshold.0 as f64 - 1.0);
+        if change > 0.0 {
+            if self.in_a_row >= UNDECAYED {
+                change *= self.decay.powi(self.in_a_row);
+            }
+            self.in_a_row = self.in_a_row.saturating_add(1);
+        } else {
+            self.in_a_row = 0;
+        }
+        self.price = (self.price + change).clamp(0.0, DEAREST);
+        self.level.store(self.level());
+    }
+
+    fn downstream(&mut self, event: &Downstream) {
+        self.behind = f64::from(Priority::LOWEST.level() - event.threshold.level());
+        self.level.store(self.level());
+    }
+
+    fn gauges(&self) -> Gauges {
+        Gauges { priority_threshold: Some(self.level()), ..Gauges::default() }
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    fn server() -> ServerHalves {
+        halves(&Params::default(), &Environment::new(2, Nanos::from_micros(10), Nanos::from_micros(200)))
+    }
+
+    fn run(server: &mut ServerHalves, from_ms: u64, ms: u64, delay_us: u64) -> f64 {
+        for step in 0..ms * 100 {
+            let now = Time((from_ms * 100 + step) * 10_000);
+            server.control.tick(&Signals { run_delay: Nanos::from_micros(delay_us), ..Signals::idle(now) });
+        }
+        server.control.gauges().priority_threshold.unwrap()
+    }
+
+    #[test]
+    fn the_price_follows_the_excess_and_falls_again() {
+        let mut server = server();
+        // 80 us is one threshold of 40 us too much: one token per update, less from the third on.
+        let dear = run(&mut server, 1, 4, 80);
+        assert!((128.0 - dear - (2.0 + 0.64 + 0.512)).abs() < 1e-9, "{dear}");
+        assert_eq!(run(&mut server, 5, 200, 0), 128.0);
+    }
+
+    #[test]
+    fn the_larger_price_is_told() {
+        let mut server = server();
+        server.control.downstream(&Downstream::UNLIMITED.with_threshold(Priority::new(28)));
+        assert_eq!(server.control.gauges().priority_threshold, Some(28.0));
+        assert_eq!(run(&mut server, 1, 3, 80), 28.0);
+        server.control.downstream(&Downstream::UNLIMITED);
+        assert!(server.control.gauges().priority_threshold.unwrap() > 120.0);
+    }
+}

@@ -1,0 +1,253 @@
+//! TopFull: a limit on the rate at which the entry of a graph of services admits requests; what happens behind the entry is
+//! seen in how long its requests take in all (Park et al., SIGCOMM'24). Never here: anything at the services behind, which
+//! run without control.
+//!
+//! The paper's rate controller is a learnt policy. It is not used here: it was trained on rates and latencies of other
+//! services, thousands of times as long. In its place stands the rule that the authors publish beside it: 5 % down when a
+//! high percentile of the latency is over the objective, 1 % up otherwise, per second and API. One API is one cluster, so
+//! what the paper says on clusters of overloaded services has nothing to decide. Chosen here:
+//! - Overload is a late percentile, too; the published detector asks for 80 % of a service's CPU, which a server's
+//!   controller does not see.
+//! - A limit begins at the rate that was admitted last, as published, and is lifted when it is a tenth above the demand.
+//! - The interval is a parameter, because a second is thousands of requests' lives here.
+
+use leeward_core::client::ClientParts;
+use leeward_core::client::params::{CLIENT_DELAY, CLIENT_QUEUE, MAX_OUTSTANDING, client_config};
+use leeward_core::none::SendAll;
+use leeward_core::params::{Kind, ParamSpec, Params};
+use leeward_core::registry::{Algorithm, Environment};
+use leeward_core::server::{
+    Admission, Arrival, ControlLoop, Departure, Feedback, Gauges, Outcome, RejectReason, ServerHalves, Session,
+    Signals, Verdict,
+};
+use leeward_core::sync::{Arc, AtomicI64, AtomicU64, Ordering, Padded};
+use leeward_core::units::{Nanos, Time};
+
+/// The registry's entry.
+pub const ALGORITHM: Algorithm = Algorithm {
+    name: "topfull",
+    summary: "limits the rate of requests at the entry by their latency through all services",
+    source: "Park et al., SIGCOMM'24, with its MIMD rule; choices in the file",
+    params: &[
+        ParamSpec {
+            name: "target",
+            kind: Kind::SPAN,
+            default: "the SLO less the round trip",
+            doc: "time in the server, its calls included, from which a request is late",
+            tune: &["200us", "400us", "600us", "800us"],
+        },
+        ParamSpec {
+            name: "late",
+            kind: Kind::Number { min: 0.0001, max: 0.9999 },
+            default: "5%",
+            doc: "share of late or failed requests from which the rate falls",
+            tune: &["1%", "5%"],
+        },
+        ParamSpec {
+            name: "interval",
+            kind: Kind::SPAN,
+            default: "1s",
+            doc: "how often the rate is changed",
+            tune: &["1ms", "10ms", "100ms", "1s"],
+        },
+        ParamSpec {
+            name: "decrease",
+            kind: Kind::Number { min: 0.0001, max: 0.99 },
+            default: "5%",
+            doc: "share of the rate taken away when too many are late",
+            tune: &["2%", "5%", "10%"],
+        },
+        ParamSpec {
+            name: "increase",
+            kind: Kind::Number { min: 0.0001, max: 10.0 },
+            default: "1%",
+            doc: "share of the rate added otherwise",
+            tune: &["0.5%", "1%", "2%"],
+        },
+        CLIENT_QUEUE,
+        ParamSpec { default: "none", ..CLIENT_DELAY },
+        MAX_OUTSTANDING,
+    ],
+    build_server: |params, environment| Ok(halves(params, environment)),
+    build_client: |params, _| Ok(ClientParts { half: Box::new(SendAll), config: client_config(params, Nanos::MAX) }),
+};
+
+/// How often the bucket is filled.
+const PERIOD: Nanos = Nanos::from_micros(100);
+/// Time's worth of the rate that the bucket holds.
+const BURST: Nanos = Nanos::from_millis(1);
+/// Requests per second that are always let in, so that somebody tells how long they take (published: 10).
+const LEAST: f64 = 10.0;
+/// Demand over the limit at which it is lifted.
+const LIFTED: f64 = 1.1;
+
+/// Counters that all cores share.
+struct Shared {
+    /// Requests that may be admitted; without a limit nobody looks.
+    tokens: Padded<AtomicI64>,
+    /// 0 or 1.
+    limited: Padded<AtomicU64>,
+    arrived: Padded<AtomicU64>,
+    answered: Padded<AtomicU64>,
+    late: Padded<AtomicU64>,
+}
+
+fn halves(params: &Params, environment: &Environment) -> ServerHalves {
+    let shared = Arc::new(Shared {
+        tokens: Padded(AtomicI64::new(0)),
+        limited: Padded(AtomicU64::new(0)),
+        arrived: Padded(AtomicU64::new(0)),
+        answered: Padded(AtomicU64::new(0)),
+        late: Padded(AtomicU64::new(0)),
+    });
+    let target = params.duration("target", environment.slo.saturating_sub(environment.rtt));
+    let core = || Box::new(Core { target, shared: Arc::clone(&shared) }) as Box<dyn Admission>;
+    ServerHalves {
+        cores: (0..environment.cores).map(|_| core()).collect(),
+        control: Box::new(Control {
+            late: params.number("late", 0.05),
+            interval: params.duration("interval", Nanos::from_secs(1)),
+            decrease: params.number("decrease", 0.05),
+            increase: params.number("increase", 0.01),
+            rate: None,
+            carry: 0.0,
+            filled: Time::ZERO,
+            updated: Time::ZERO,
+            shared,
+        }),
+    }
+}
+
+struct Core {
+    target: Nanos,
+    shared: Arc<Shared>,
+}
+
+impl Admission for Core {
+    fn request(&mut self, _: &mut Session, _: &Arrival) -> Verdict {
+        self.shared.arrived.0.fetch_add(1, Ordering::Relaxed);
+        if self.shared.limited.0.load(Ordering::Relaxed) == 0 {
+            return Verdict::Admit;
+        }
+        // Below zero means that others were as fast: they are refused as well, and the next filling makes up for it.
+        if self.shared.tokens.0.fetch_sub(1, Ordering::Relaxed) > 0 {
+            Verdict::Admit
+        } else {
+            self.shared.tokens.0.fetch_add(1, Ordering::Relaxed);
+            Verdict::Reject(RejectReason::Concurrency)
+        }
+    }
+
+    fn reply(&mut self, _: &mut Session, event: &Departure) -> Feedback {
+        // A drop that took no time is the limit's own: it says nothing of the services behind.
+        let behind = event.outcome == Outcome::Completed || event.sojourn >= self.target;
+        if behind {
+            self.shared.answered.0.fetch_add(1, Ordering::Relaxed);
+            let late = event.outcome == Outcome::Dropped || event.sojourn > self.target;
+            self.shared.late.0.fetch_add(late.into(), Ordering::Relaxed);
+        }
+        Feedback::NONE
+    }
+}
+
+struct Control {
+    late: f64,
+    interval: Nanos,
+    decrease: f64,
+    increase: f64,
+    /// Requests per second; `None`: no limit.
+    rate: Option<f64>,
+    carry: f64,
+    filled: Time,
+    updated: Time,
+    shared: Arc<Shared>,
+}
+
+impl Control {
+    fn update(&mut self, span: Nanos) {
+        let taken = |counter: &Padded<AtomicU64>| counter.0.swap(0, Ordering::Relaxed) as f64;
+        let (arrived, answered, late) =
+            (taken(&self.shared.arrived), taken(&self.shared.answered), taken(&self.shared.late));
+        let seconds = span.as_secs_f64().max(1e-9);
+        let (offered, served) = (arrived / seconds, answered / seconds);
+        let is_late = late > self.late * answered;
+        self.rate = match self.rate {
+            None if is_late => Some(served.max(LEAST)),
+            None => None,
+            Some(rate) if is_late => Some((rate * (1.0 - self.decrease)).max(LEAST)),
+            Some(rate) if rate >= LIFTED * offered => None,
+            Some(rate) => Some(rate * (1.0 + self.increase)),
+        };
+        self.shared.limited.0.store(self.rate.is_some().into(), Ordering::Relaxed);
+    }
+
+    fn fill(&mut self, span: Nanos) {
+        let Some(rate) = self.rate else { return };
+        self.carry += rate * span.as_secs_f64();
+        let whole = self.carry as i64;
+        self.carry -= whole as f64;
+        let most = (rate * BURST.as_secs_f64()).max(1.0) as i64;
+        let left = self.shared.tokens.0.load(Ordering::Relaxed);
+        self.shared.tokens.0.fetch_add(whole.min(most - left), Ordering::Relaxed);
+    }
+}
+
+impl ControlLoop for Control {
+    fn period(&self) -> Nanos {
+        PERIOD.min(self.interval)
+    }
+
+    fn tick(&mut self, signals: &Signals) {
+        let span = signals.now.since(self.updated);
+        if span >= self.interval {
+            self.update(span);
+            self.updated = signals.now;
+        }
+        self.fill(signals.now.since(self.filled));
+        self.filled = signals.now;
+    }
+
+    fn gauges(&self) -> Gauges {
+        Gauges::default()
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use leeward_core::params::Raw;
+    use leeward_core::server::{CoreId, SessionSlot};
+    use leeward_core::units::CreditId;
+
+    /// Admitted requests of so many per millisecond, which take so long.
+    fn admitted(server: &mut ServerHalves, ms: std::ops::Range<u64>, each: u64, sojourn_us: u64) -> u64 {
+        let mut session = Session::new(SessionSlot(0), CoreId(0));
+        let mut count = 0;
+        for step in ms.start * 10..ms.end * 10 {
+            let now = Time(step * 100_000);
+            server.control.tick(&Signals::idle(now));
+            for _ in 0..each / 10 {
+                let (verdict, ticket) = session.request(server.cores[0].as_mut(), &Arrival::new(now));
+                let let_in = verdict == Verdict::Admit;
+                count += u64::from(let_in);
+                let outcome = if let_in { Outcome::Completed } else { Outcome::Dropped };
+                let sojourn = if let_in { Nanos::from_micros(sojourn_us) } else { Nanos::ZERO };
+                let departure = Departure { now, outcome, sojourn, credit: CreditId::NONE };
+                let _ = session.reply(server.cores[0].as_mut(), ticket, &departure);
+            }
+        }
+        count
+    }
+
+    #[test]
+    fn the_rate_falls_while_requests_are_late_and_the_limit_goes_again() {
+        let environment = Environment::new(1, Nanos::from_micros(10), Nanos::from_micros(200));
+        let params = ALGORITHM.params(&[("interval", Raw::Text("10ms".into()))]).unwrap();
+        let mut server = halves(&params, &environment);
+        assert_eq!(admitted(&mut server, 1..100, 100, 50), 9_900);
+        let late = admitted(&mut server, 100..1_000, 100, 500);
+        assert!(late < 9_900 * 3, "{late}");
+        admitted(&mut server, 1_000..7_000, 100, 50);
+        assert_eq!(admitted(&mut server, 7_000..7_100, 100, 50), 10_000, "1 % per interval");
+    }
+}

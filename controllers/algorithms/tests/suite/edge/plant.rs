@@ -1,0 +1,229 @@
+//! A server of other people's making in virtual time: requests wait unread in front of the decision, a refusal costs a
+//! worker time, and a worker that has admitted a request is busy until it is answered.
+
+use leeward_controllers::edge::deadline;
+use leeward_core::params::{Params, Raw};
+use leeward_core::registry::{Algorithm, Environment};
+use leeward_core::server::{
+    Arrival, CoreId, Departure, Opened, Outcome, RejectReason, ServerHalves, Session, SessionSlot, Signals, Verdict,
+};
+use leeward_core::units::{Cost, CreditId, Nanos, Priority, Tenant, Time};
+
+/// A seeded stream of numbers (splitmix64).
+pub(crate) struct Draw(pub(crate) u64);
+
+impl Draw {
+    pub(crate) fn bits(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
+        let mixed = (self.0 ^ self.0 >> 30).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        let mixed = (mixed ^ mixed >> 27).wrapping_mul(0x94D0_49BB_1331_11EB);
+        mixed ^ mixed >> 31
+    }
+
+    pub(crate) fn unit(&mut self) -> f64 {
+        (self.bits() >> 11) as f64 / (1u64 << 53) as f64
+    }
+
+    /// A span between two events of a Poisson process of this mean.
+    pub(crate) fn gap(&mut self, mean: Nanos) -> Nanos {
+        mean.scale(-(1.0 - self.unit()).ln())
+    }
+}
+
+#[derive(Clone, Copy)]
+pub(crate) struct Request {
+    pub(crate) at: Time,
+    pub(crate) service: Nanos,
+    pub(crate) priority: u8,
+    pub(crate) tenant: u32,
+    pub(crate) cost: u32,
+    pub(crate) left: Nanos,
+}
+
+#[derive(Clone, Copy)]
+pub(crate) struct Server {
+    pub(crate) workers: u32,
+    pub(crate) slo: Nanos,
+    /// Reading, parsing and answering a request that is refused. An admitted one costs as much besides.
+    pub(crate) refusal: Nanos,
+}
+
+/// Fate of a request.
+#[derive(Clone, Copy)]
+pub(crate) struct Fate {
+    pub(crate) request: Request,
+    /// When it was decided on.
+    pub(crate) decided: Time,
+    pub(crate) refused: Option<RejectReason>,
+    /// From its arrival to its answer.
+    pub(crate) latency: Nanos,
+}
+
+pub(crate) struct Plant {
+    server: Server,
+    halves: ServerHalves,
+    sessions: Vec<Session>,
+    workers: Vec<Worker>,
+    next_tick: Time,
+    since: (u64, u64, u64),
+    draw: Draw,
+    pub(crate) fates: Vec<Fate>,
+    pub(crate) peak_threshold: f64,
+}
+
+struct Worker {
+    free_at: Time,
+    executes: bool,
+}
+
+impl Plant {
+    pub(crate) fn new(algorithm: &Algorithm, pairs: &[(&str, &str)], server: Server, seed: u64) -> Self {
+        let pairs: Vec<_> = pairs.iter().map(|(name, value)| (*name, Raw::Text((*value).into()))).collect();
+        let params: Params = algorithm.params(&pairs).expect("declared");
+        let environment = Environment::new(server.workers, Nanos::ZERO, server.slo);
+        let mut halves = algorithm.server(&params, &environment).expect("defaults");
+        let sessions = (0..server.workers)
+            .map(|core| {
+                let mut session = Session::new(SessionSlot(0), CoreId(core));
+                halves.cores[core as usize].open(&mut session, &Opened { now: Time::ZERO, demand: 0 });
+                session
+            })
+            .collect();
+        let worker = |_| Worker { free_at: Time::ZERO, executes: false };
+        Plant {
+            server,
+            halves,
+            sessions,
+            workers: (0..server.workers).map(worker).collect(),
+            next_tick: Time::ZERO,
+            since: (0, 0, 0),
+            draw: Draw(seed),
+            fates: Vec::new(),
+            peak_threshold: 1.0,
+        }
+    }
+
+    /// Serves these requests, in order of their arrival.
+    pub(crate) fn run(&mut self, requests: &[Request]) {
+        for request in requests {
+            let index = (0..self.workers.len()).min_by_key(|index| self.workers[*index].free_at).expect("a worker");
+            let now = self.workers[index].free_at.max(request.at);
+            self.tick_until(now, request.at);
+            self.serve(index, now, request);
+        }
+    }
+
+    /// Lets time pass without a request.
+    pub(crate) fn idle_until(&mut self, now: Time) {
+        self.tick_until(now, Time::NEVER);
+    }
+
+    fn tick_until(&mut self, now: Time, head: Time) {
+        while self.next_tick <= now {
+            let tick = self.next_tick;
+            for worker in self.workers.iter_mut().filter(|worker| worker.executes && worker.free_at <= tick) {
+                worker.executes = false;
+                self.since.1 += 1;
+            }
+            let (arrivals, completions, drops) = std::mem::take(&mut self.since);
+            let packet_delay = if head <= tick { tick.since(head) } else { Nanos::ZERO };
+            let signals = Signals { packet_delay, arrivals, completions, drops, ..Signals::idle(tick) };
+            self.halves.control.tick(&signals);
+            self.peak_threshold = self.peak_threshold.max(self.threshold());
+            self.next_tick = tick + self.halves.control.period();
+        }
+    }
+
+    pub(crate) fn threshold(&self) -> f64 {
+        self.halves.control.gauges().priority_threshold.unwrap_or(128.0)
+    }
+
+    fn arrival(&mut self, now: Time, request: &Request) -> Arrival {
+        let delay = now.since(request.at);
+        let left = request.left.min(self.server.slo);
+        Arrival::new(now)
+            .with_delay(delay)
+            .with_priority(Priority::new(request.priority))
+            .with_tenant(Tenant(request.tenant))
+            .with_cost(Cost(request.cost))
+            .with_budget(deadline::budget(left, delay, request.service))
+            .with_random(self.draw.bits())
+    }
+
+    /// Verdict on a request at this moment, without serving it.
+    pub(crate) fn ask(&mut self, now: Time, request: &Request) -> Verdict {
+        let arrival = self.arrival(now, request);
+        self.halves.cores[0].request(&mut self.sessions[0], &arrival)
+    }
+
+    fn serve(&mut self, index: usize, now: Time, request: &Request) {
+        let arrival = self.arrival(now, request);
+        let (core, session) = (self.halves.cores[index].as_mut(), &mut self.sessions[index]);
+        let (mut verdict, ticket) = session.request(core, &arrival);
+        if verdict == Verdict::Admit {
+            verdict = core.execute(arrival.delay);
+        }
+        let worker = &mut self.workers[index];
+        if worker.executes {
+            self.since.1 += 1;
+        }
+        self.since.0 += 1;
+        let (refused, outcome, busy) = match verdict {
+            Verdict::Admit => (None, Outcome::Completed, self.server.refusal + request.service),
+            Verdict::Reject(reason) => (Some(reason), Outcome::Dropped, self.server.refusal),
+        };
+        self.since.2 += u64::from(refused.is_some());
+        worker.executes = refused.is_none();
+        worker.free_at = now + busy;
+        let latency = worker.free_at.since(request.at);
+        let departure = Departure { now: worker.free_at, outcome, sojourn: latency, credit: CreditId::NONE };
+        let _ = session.reply(core, ticket, &departure);
+        self.fates.push(Fate { request: *request, decided: now, refused, latency });
+    }
+
+    /// Fates of requests that came in this span.
+    pub(crate) fn between(&self, from: Nanos, to: Nanos) -> impl Iterator<Item = &Fate> {
+        let span = (Time::ZERO + from)..(Time::ZERO + to);
+        self.fates.iter().filter(move |fate| span.contains(&fate.request.at))
+    }
+
+    /// Answers within the objective that came in this span.
+    pub(crate) fn in_time(&self, from: Nanos, to: Nanos) -> usize {
+        let slo = self.server.slo;
+        self.between(from, to).filter(|fate| fate.refused.is_none() && fate.latency <= slo).count()
+    }
+
+    /// This part of the latencies of the admitted are no longer.
+    pub(crate) fn quantile(&self, from: Nanos, to: Nanos, part: f64) -> Nanos {
+        let mut latencies: Vec<_> =
+            self.between(from, to).filter(|fate| fate.refused.is_none()).map(|fate| fate.latency).collect();
+        latencies.sort_unstable();
+        latencies.get((latencies.len() as f64 * part) as usize).copied().unwrap_or(Nanos::ZERO)
+    }
+}
+
+/// Poisson arrivals at `load` times the capacity of `server` for requests of `service`; `change` makes each its own.
+pub(crate) fn poisson(
+    server: &Server,
+    service: Nanos,
+    load: f64,
+    from: Nanos,
+    to: Nanos,
+    seed: u64,
+    mut change: impl FnMut(&mut Request, &mut Draw),
+) -> Vec<Request> {
+    let mut draw = Draw(seed);
+    let mean = (service + server.refusal).scale(1.0 / (load * f64::from(server.workers)));
+    let (mut at, end) = (Time::ZERO + from, Time::ZERO + to);
+    let mut requests = Vec::new();
+    loop {
+        at += draw.gap(mean);
+        if at >= end {
+            return requests;
+        }
+        let priority = (draw.bits() >> 57) as u8 + 1;
+        let mut request = Request { at, service, priority, tenant: 0, cost: 1, left: Nanos::MAX };
+        change(&mut request, &mut draw);
+        requests.push(request);
+    }
+}

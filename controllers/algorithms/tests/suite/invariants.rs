@@ -1,0 +1,111 @@
+//! The invariants of every algorithm: they hold after each step whatever happens in whatever order, everyone is served
+//! again once the overload is over, and nothing is left when the last session has gone. The canaries show that the
+//! checker would see it if not.
+
+use crate::support::canary;
+use crate::support::cases::{self, Case};
+use crate::support::checker::{Promises, Violation};
+use crate::support::plant::Mistake;
+use crate::support::run::{run, seed, sequences};
+use leeward_controllers::breakwater;
+use leeward_core::registry::Algorithm;
+
+fn check(cases: &[Case]) {
+    let run = |case: &Case| run(case, Mistake::None, seed(), sequences()).err();
+    let failures: Vec<String> = cases.iter().filter_map(run).map(|(_, report)| report).collect();
+    assert!(failures.is_empty(), "{}", failures.join("\n\n"));
+}
+
+#[test]
+fn every_algorithm_keeps_the_invariants() {
+    check(&cases::every_algorithm());
+}
+
+#[test]
+fn every_combination_of_breakwaters_switches_keeps_the_invariants() {
+    check(&cases::every_switch_of_breakwater());
+}
+
+/// The checker sees a planted mistake within the sequences of one ordinary run.
+fn check_canary(case: &Case, mistake: Mistake, expected: fn(&Violation) -> bool) {
+    let (violation, report) = run(case, mistake, seed(), 64).expect_err("the checker sees the planted mistake");
+    assert!(expected(&violation), "seen, but as something else: {report}");
+    assert!(report.contains("LEEWARD_SEED="), "{report}");
+}
+
+fn check_spoilt(algorithm: &Algorithm, expected: fn(&Violation) -> bool) {
+    check_canary(&Case::breakwater_like(algorithm), Mistake::None, expected);
+}
+
+#[test]
+fn canary_a_closed_session_keeps_its_window() {
+    check_spoilt(&canary::KEEPS_WINDOW_ON_CLOSE, |violation| matches!(violation, Violation::Issued { .. }));
+}
+
+#[test]
+fn canary_some_replies_lose_a_credit() {
+    check_spoilt(&canary::LOSES_CREDIT, |violation| matches!(violation, Violation::Issued { .. }));
+}
+
+#[test]
+fn canary_sessions_are_woken_for_ever() {
+    check_spoilt(&canary::WAKES_FOR_EVER, |violation| {
+        matches!(violation, Violation::Wake { .. } | Violation::Issued { .. })
+    });
+}
+
+#[test]
+fn canary_a_window_is_promised_but_not_counted() {
+    check_spoilt(&canary::PROMISES_TOO_MUCH, |violation| matches!(violation, Violation::WindowTooLarge { .. }));
+}
+
+#[test]
+fn canary_a_client_sends_more_than_its_window() {
+    check_spoilt(&canary::GREEDY_CLIENT, |violation| matches!(violation, Violation::SentWithoutCredit { .. }));
+}
+
+#[test]
+fn canary_a_client_locks_itself_out() {
+    check_spoilt(&canary::DEAF_CLIENT, |violation| matches!(violation, Violation::LockedOut { .. }));
+}
+
+#[test]
+fn canary_what_is_admitted_is_never_executed() {
+    check_spoilt(&canary::REJECTS_EVERY_TURN, |violation| matches!(violation, Violation::LockedOut { .. }));
+}
+
+#[test]
+fn canary_in_flight_leaks_with_lost_connections() {
+    let case = Case::new(&canary::FORGETS_IN_FLIGHT, &[], None);
+    check_canary(&case, Mistake::None, |violation| matches!(violation, Violation::InFlight { .. }));
+}
+
+/// A promise that breakwater does not make, to see that each bound is looked at.
+fn check_broken_promise(breaks: fn(&mut Promises), expected: fn(&Violation) -> bool) {
+    let mut case = Case::breakwater_like(&breakwater::ALGORITHM);
+    breaks(&mut case.promises);
+    check_canary(&case, Mistake::None, expected);
+}
+
+#[test]
+fn canary_bounds_that_do_not_hold() {
+    check_broken_promise(|p| p.queue = 3, |violation| matches!(violation, Violation::Queue { .. }));
+    check_broken_promise(|p| p.min_pool = 4, |violation| matches!(violation, Violation::Pool { .. }));
+    check_broken_promise(|p| p.max_window = Some(2), |violation| matches!(violation, Violation::WindowTooLarge { .. }));
+    check_broken_promise(
+        |p| p.max_outstanding = 0,
+        |violation| matches!(violation, Violation::SentWithoutCredit { .. }),
+    );
+}
+
+#[test]
+fn canary_a_request_ends_twice() {
+    let case = &cases::every_algorithm()[0];
+    check_canary(case, Mistake::EndsTwice, |violation| matches!(violation, Violation::EndedTwice { .. }));
+}
+
+#[test]
+fn canary_a_request_never_ends() {
+    let case = &cases::every_algorithm()[0];
+    check_canary(case, Mistake::ForgetsEnd, |violation| matches!(violation, Violation::NeverEnded { .. }));
+}

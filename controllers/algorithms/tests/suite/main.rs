@@ -1,0 +1,13 @@
+//! The controllers from outside, in one program: cargo runs programs one after the other, and the tests of one program in
+//! parallel. `allocations.rs` is apart, because its allocator counts for the whole program.
+
+#![cfg(not(loom))]
+
+mod edge;
+mod invariants;
+mod keepers;
+mod plug_in;
+mod published;
+mod quantities;
+mod support;
+mod trust;

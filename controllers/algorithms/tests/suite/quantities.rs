@@ -1,0 +1,109 @@
+//! Parsers answer whatever people write, and read again what the crate prints.
+
+use leeward_core::params::{Kind, ParamSpec, Params, Raw};
+use leeward_core::units::{Nanos, UnitError, parse_duration, parse_number, parse_ratio, parse_scaled};
+use proptest::prelude::*;
+use proptest::test_runner::{Config, RngSeed};
+
+/// The same inputs in every run.
+fn config() -> Config {
+    Config { cases: 2_000, rng_seed: RngSeed::Fixed(7), failure_persistence: None, ..Config::default() }
+}
+
+/// Anything, and much that is nearly right.
+fn text() -> impl Strategy<Value = String> {
+    prop_oneof![
+        any::<String>(),
+        "[0-9.]{0,30}",
+        "[-+ ]{0,2}[0-9]{0,25}[.]?[0-9]{0,25}[ ]{0,2}(ns|us|µs|μs|ms|s|k|M|x|%|e9|inf)?[ ]?",
+        "[0-9]{300,400}(s|M|x)?",
+    ]
+}
+
+fn raw() -> impl Strategy<Value = Raw> {
+    prop_oneof![
+        text().prop_map(Raw::Text),
+        any::<f64>().prop_map(Raw::Number),
+        any::<i64>().prop_map(Raw::Integer),
+        any::<bool>().prop_map(Raw::Switch),
+    ]
+}
+
+/// Every parameter of every algorithm.
+fn specs() -> Vec<ParamSpec> {
+    leeward_controllers::builtin().algorithms().flat_map(|algorithm| algorithm.params.iter().copied()).collect()
+}
+
+fn sane(parsed: Result<f64, UnitError>) -> bool {
+    parsed.is_ok_and(|number| number.is_finite() && number >= 0.0)
+}
+
+proptest! {
+    #![proptest_config(config())]
+
+    #[test]
+    fn no_text_makes_a_parser_panic(text in text()) {
+        for parsed in [parse_number(&text), parse_scaled(&text), parse_ratio(&text)] {
+            match parsed {
+                Err(error) => prop_assert!(error.written.chars().count() <= 40, "{error}"),
+                parsed => prop_assert!(sane(parsed)),
+            }
+        }
+        if let Ok(span) = parse_duration(&text) {
+            prop_assert!(span <= Nanos(1_000_000_000_000_000_000), "{span}");
+        }
+    }
+
+    #[test]
+    fn what_is_read_lies_within_what_is_declared(index in any::<prop::sample::Index>(), raw in raw()) {
+        let spec = *index.get(&specs());
+        match Params::read(&[spec], &[(spec.name, raw)]) {
+            Err(error) => prop_assert!(error.to_string().len() < 1_000, "{error}"),
+            Ok(params) => match spec.kind {
+                Kind::Duration { min, max } => {
+                    prop_assert!((min..=max).contains(&params.duration(spec.name, Nanos::MAX)));
+                }
+                Kind::Number { min, max } => prop_assert!((min..=max).contains(&params.number(spec.name, f64::NAN))),
+                Kind::Count { min, max } => prop_assert!((min..=max).contains(&params.count(spec.name, u64::MAX))),
+                Kind::Choice(words) => prop_assert!(words.contains(&params.choice(spec.name, ""))),
+            },
+        }
+    }
+
+    #[test]
+    fn no_name_makes_the_reader_panic(name in any::<String>(), raw in raw()) {
+        let read = Params::read(&specs(), &[(&name, raw.clone()), (&name, raw)]);
+        prop_assert!(read.is_err(), "unknown, or set twice");
+    }
+
+    /// Three decimals of the largest unit: what is printed is read as the same span to within half a thousandth.
+    #[test]
+    fn spans_survive_printing(digits in any::<u64>(), shift in 5u32..64) {
+        let span = Nanos(digits >> shift);
+        let read = parse_duration(&span.to_string()).unwrap();
+        let unit = match span.0 { 0..1_000 => 1, 1_000..1_000_000 => 1_000, 1_000_000..1_000_000_000 => 1_000_000, _ => 1_000_000_000 };
+        prop_assert!(read.0.abs_diff(span.0) <= unit / 2_000 + 1, "{} became {}", span.0, read.0);
+        prop_assert_eq!(parse_duration(&read.to_string()).unwrap(), read, "printed once, it is exact");
+    }
+
+    /// Spans that need no more than three decimals are exact at once.
+    #[test]
+    fn round_spans_survive_exactly(thousandths in 0u64..1_000_000, unit in 0u32..3) {
+        let span = Nanos(thousandths * 1_000u64.pow(unit));
+        prop_assert_eq!(parse_duration(&span.to_string()), Ok(span));
+    }
+}
+
+/// Candidates that a search would fail on are a mistake of the declaration.
+#[test]
+fn every_declared_candidate_can_be_read() {
+    for algorithm in leeward_controllers::builtin().algorithms() {
+        for spec in algorithm.params {
+            for candidate in spec.tune {
+                let pair = [(spec.name, Raw::Text((*candidate).into()))];
+                assert!(algorithm.params(&pair).is_ok(), "{} {} = {candidate}", algorithm.name, spec.name);
+            }
+        }
+        assert!(!algorithm.summary.is_empty() && !algorithm.source.is_empty(), "{}", algorithm.name);
+    }
+}

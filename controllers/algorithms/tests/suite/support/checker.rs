@@ -1,0 +1,300 @@
+//! Checker that watches a plant and reports broken invariants. It does not know how an algorithm works, only what every
+//! algorithm owes its clients and its server. It sees the events of a plant, and its sessions and gauges after each
+//! step.
+
+use std::collections::BTreeMap;
+
+use leeward_core::server::Gauges;
+
+/// Something that a plant has seen.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum Event {
+    Connected {
+        place: usize,
+    },
+    Disconnected {
+        place: usize,
+    },
+    Submitted {
+        request: u64,
+    },
+    Sent {
+        place: usize,
+        request: u64,
+    },
+    /// A message with this window has reached the client.
+    Told {
+        place: usize,
+        window: u32,
+    },
+    /// An answer has reached the client.
+    Answered {
+        place: usize,
+    },
+    /// An answer or a credit message has left the server.
+    Departed {
+        window: u32,
+        pending: u32,
+    },
+    Ended {
+        request: u64,
+        end: End,
+    },
+    /// The control loop has ticked.
+    Ticked,
+    /// This session was named to be woken.
+    Woken {
+        place: Option<usize>,
+    },
+    /// The server has admitted a request.
+    Admitted,
+    /// A client was asked for its next timeout right after its timer had been called, and wants it at once again.
+    TimerSpins {
+        place: usize,
+    },
+}
+
+/// How a request ends. Each request has exactly one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum End {
+    Response,
+    Drop,
+    Client,
+    Disconnect,
+}
+
+/// State that the checker may look at after a step.
+pub(crate) struct View {
+    pub(crate) gauges: Gauges,
+    pub(crate) sessions: Vec<SessionView>,
+}
+
+/// View of one open session.
+pub(crate) struct SessionView {
+    pub(crate) window: u32,
+    /// Requests admitted and not answered.
+    pub(crate) admitted: u32,
+    /// Requests rejected whose drop has not left.
+    pub(crate) rejected: u32,
+    /// Requests that wait at its client.
+    pub(crate) queued: usize,
+}
+
+/// Promises of a case beyond what holds for all.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Promises {
+    /// Clients send by window, and every window is below this.
+    pub(crate) max_window: Option<u32>,
+    /// The smallest pool, where there is a pool.
+    pub(crate) min_pool: i64,
+    /// The client's queue.
+    pub(crate) queue: usize,
+    /// Requests that a client may have out at most.
+    pub(crate) max_outstanding: u32,
+}
+
+/// Description of a broken invariant.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Violation {
+    /// `c_issued` is not the sum of all windows.
+    Issued { issued: i64, windows: i64 },
+    /// `n_c` is not the number of open sessions.
+    Sessions { counted: i64, open: usize },
+    /// A window is `max_window` or more.
+    WindowTooLarge { window: u32 },
+    /// A message left with a window below what is pending.
+    WindowBelowPending { window: u32, pending: u32 },
+    /// The pool is outside its bounds.
+    Pool { pool: i64 },
+    /// A client sent more than its window, or more than its connection, allows.
+    SentWithoutCredit { outstanding: u32, allowed: u32 },
+    /// A request ended again, or before it was issued.
+    EndedTwice { request: u64 },
+    /// A request was sent that had ended, or sent twice.
+    SentTwice { request: u64 },
+    /// The plant is empty and these requests have not ended.
+    NeverEnded { requests: usize },
+    /// A client's queue is longer than it may be.
+    Queue { queued: usize },
+    /// A session was woken that is not open, or twice in one round: the loop might never end.
+    Wake { place: Option<usize> },
+    /// A timer that wants to be called again at once would keep its thread busy for ever.
+    TimerSpins { place: usize },
+    /// Admitted and unanswered requests are counted wrongly, or beyond the limit.
+    InFlight { counted: i64, admitted: i64, rejected: i64, limit: f64 },
+    /// A gauge shows what can't be.
+    Gauge { name: &'static str, value: f64 },
+    /// Long after the overload this connection still gets no response.
+    LockedOut { place: usize },
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Life {
+    Waiting,
+    Out,
+}
+
+#[derive(Default)]
+struct ClientState {
+    told: u32,
+    outstanding: u32,
+}
+
+pub(crate) struct Checker {
+    promises: Promises,
+    requests: BTreeMap<u64, Life>,
+    issued_ids: u64,
+    clients: BTreeMap<usize, ClientState>,
+    woken: Vec<usize>,
+    ticked: bool,
+    admitted: bool,
+}
+
+impl Checker {
+    pub(crate) fn new(promises: Promises) -> Self {
+        Checker {
+            promises,
+            requests: BTreeMap::new(),
+            issued_ids: 0,
+            clients: BTreeMap::new(),
+            woken: Vec::new(),
+            ticked: false,
+            admitted: false,
+        }
+    }
+
+    /// Looks at all events of one step, in order, then at the state after it.
+    pub(crate) fn check(&mut self, events: &[Event], view: &View) -> Result<(), Violation> {
+        self.ticked = false;
+        self.admitted = false;
+        events.iter().try_for_each(|event| self.event(event))?;
+        self.state(view)
+    }
+
+    /// All connections are closed: nothing may be left.
+    pub(crate) fn finish(&self, view: &View) -> Result<(), Violation> {
+        self.state(view)?;
+        match self.requests.len() {
+            0 => Ok(()),
+            requests => Err(Violation::NeverEnded { requests }),
+        }
+    }
+
+    fn event(&mut self, event: &Event) -> Result<(), Violation> {
+        match *event {
+            Event::Connected { place } => {
+                self.clients.insert(place, ClientState::default());
+            }
+            Event::Disconnected { place } => {
+                self.clients.remove(&place);
+            }
+            Event::Submitted { request } => {
+                self.issued_ids = self.issued_ids.max(request + 1);
+                self.requests.insert(request, Life::Waiting);
+            }
+            Event::Sent { place, request } => return self.sent(place, request),
+            Event::Told { place, window } => self.clients.entry(place).or_default().told = window,
+            Event::Answered { place } => {
+                let client = self.clients.entry(place).or_default();
+                client.outstanding = client.outstanding.saturating_sub(1);
+            }
+            Event::Departed { window, pending } => return self.departed(window, pending),
+            Event::Ended { request, .. } => {
+                return self.requests.remove(&request).map(drop).ok_or(Violation::EndedTwice { request });
+            }
+            Event::Ticked => {
+                self.ticked = true;
+                self.woken.clear();
+            }
+            Event::Woken { place } => match place {
+                Some(open) if !self.woken.contains(&open) => self.woken.push(open),
+                _ => return Err(Violation::Wake { place }),
+            },
+            Event::Admitted => self.admitted = true,
+            Event::TimerSpins { place } => return Err(Violation::TimerSpins { place }),
+        }
+        Ok(())
+    }
+
+    fn sent(&mut self, place: usize, request: u64) -> Result<(), Violation> {
+        if self.requests.insert(request, Life::Out) != Some(Life::Waiting) {
+            return Err(Violation::SentTwice { request });
+        }
+        let client = self.clients.entry(place).or_default();
+        let outstanding = client.outstanding;
+        client.outstanding += 1;
+        // By the window it was told last. One that has shrunk below what is out already is no debt; it only sends nothing.
+        let window = if self.promises.max_window.is_some() { client.told } else { u32::MAX };
+        let allowed = window.min(self.promises.max_outstanding);
+        if outstanding < allowed { Ok(()) } else { Err(Violation::SentWithoutCredit { outstanding, allowed }) }
+    }
+
+    /// A window may be below what is pending for a while: the client spent a credit that had been taken back before it
+    /// could hear of that. The next message to it makes up for that, so that no message leaves with such a window.
+    fn departed(&self, window: u32, pending: u32) -> Result<(), Violation> {
+        match self.promises.max_window {
+            Some(_) if window < pending => Err(Violation::WindowBelowPending { window, pending }),
+            Some(max) if window >= max => Err(Violation::WindowTooLarge { window }),
+            _ => Ok(()),
+        }
+    }
+
+    fn state(&self, view: &View) -> Result<(), Violation> {
+        self.windows(view)?;
+        self.pool(&view.gauges)?;
+        self.in_flight(view)?;
+        if let Some(threshold) = view.gauges.priority_threshold
+            && !(1.0..=128.0).contains(&threshold)
+        {
+            return Err(Violation::Gauge { name: "priority_threshold", value: threshold });
+        }
+        match view.sessions.iter().find(|session| session.queued > self.promises.queue) {
+            Some(session) => Err(Violation::Queue { queued: session.queued }),
+            None => Ok(()),
+        }
+    }
+
+    fn windows(&self, view: &View) -> Result<(), Violation> {
+        let windows: i64 = view.sessions.iter().map(|session| i64::from(session.window)).sum();
+        // Once the last session has left the sum is 0, and so has `c_issued` to be.
+        match view.gauges.credits_issued {
+            Some(issued) if issued != windows => return Err(Violation::Issued { issued, windows }),
+            _ => {}
+        }
+        match view.gauges.sessions {
+            Some(counted) if counted != view.sessions.len() as i64 => {
+                return Err(Violation::Sessions { counted, open: view.sessions.len() });
+            }
+            _ => {}
+        }
+        let max = self.promises.max_window.unwrap_or(u32::MAX);
+        match view.sessions.iter().find(|session| session.window >= max) {
+            Some(session) => Err(Violation::WindowTooLarge { window: session.window }),
+            None => Ok(()),
+        }
+    }
+
+    fn pool(&self, gauges: &Gauges) -> Result<(), Violation> {
+        let Some(pool) = gauges.credit_pool else { return Ok(()) };
+        // The upper bound follows the number of sessions with the next tick.
+        let sessions = gauges.sessions.unwrap_or(0);
+        let max = sessions.saturating_mul(self.promises.max_window.unwrap_or(u32::MAX).into());
+        let too_large = self.ticked && pool > max.max(self.promises.min_pool);
+        if pool < self.promises.min_pool || too_large { Err(Violation::Pool { pool }) } else { Ok(()) }
+    }
+
+    fn in_flight(&self, view: &View) -> Result<(), Violation> {
+        let limit = view.gauges.concurrency_limit.unwrap_or(f64::INFINITY);
+        if limit.is_nan() || limit < 1.0 {
+            return Err(Violation::Gauge { name: "concurrency_limit", value: limit });
+        }
+        let Some(counted) = view.gauges.in_flight else { return Ok(()) };
+        let admitted: i64 = view.sessions.iter().map(|session| i64::from(session.admitted)).sum();
+        let rejected: i64 = view.sessions.iter().map(|session| i64::from(session.rejected)).sum();
+        // A drop does not say whether its request had been admitted. While a reject's drop has not left, one from inside
+        // the server may be taken for it; the count is exact again when all of them have left.
+        let wrong = !(admitted..=admitted + rejected).contains(&counted);
+        let over = self.admitted && counted as f64 > limit;
+        if wrong || over { Err(Violation::InFlight { counted, admitted, rejected, limit }) } else { Ok(()) }
+    }
+}

@@ -1,0 +1,146 @@
+//! Runs cases: draws step sequences from a seed, checks after each step, shrinks what fails, and says how to see it
+//! again.
+
+use leeward_core::units::Nanos;
+use proptest::test_runner::{Config, RngAlgorithm, TestCaseError, TestError, TestRng, TestRunner};
+
+use super::cases::Case;
+use super::checker::{Checker, End, Event, Violation};
+use super::plant::{Mistake, Plant};
+use super::step::{PLACES, Step, steps};
+
+/// A sequence has up to this many steps.
+const STEPS: usize = 3_000;
+
+/// The seed of a run, the same in every run unless `LEEWARD_SEED` says otherwise.
+pub(crate) fn seed() -> u64 {
+    from_environment("LEEWARD_SEED").unwrap_or(0x1ee_3a2d)
+}
+
+/// Sequences per case: few enough to finish in seconds, more with `LEEWARD_CASES`.
+pub(crate) fn sequences() -> u32 {
+    from_environment("LEEWARD_CASES").map_or(64, |cases| cases as u32)
+}
+
+#[expect(clippy::disallowed_methods, reason = "a test's seed is the test's configuration")]
+fn from_environment(name: &str) -> Option<u64> {
+    std::env::var(name).ok().map(|text| text.parse().unwrap_or_else(|_| panic!("{name}={text} is no whole number")))
+}
+
+/// Runs `sequences` random sequences on a case.
+///
+/// # Errors
+/// The violation of the shortest sequence that still shows one, and a report with the sequence, the seed and the command.
+pub(crate) fn run(case: &Case, mistake: Mistake, seed: u64, sequences: u32) -> Result<(), (Violation, String)> {
+    let mut bytes = [0; 32];
+    bytes[..8].copy_from_slice(&seed.to_le_bytes());
+    let config = Config { cases: sequences, failure_persistence: None, max_shrink_iters: 20_000, ..Config::default() };
+    let mut runner = TestRunner::new_with_rng(config, TestRng::from_seed(RngAlgorithm::ChaCha, &bytes));
+    let outcome = runner.run(&steps(STEPS), |steps| {
+        play(case, mistake, &steps).map_err(|violation| TestCaseError::fail(format!("{violation:?}")))
+    });
+    match outcome {
+        Ok(()) => Ok(()),
+        Err(TestError::Fail(_, shortest)) => {
+            // Played again, for the violation itself instead of its text.
+            let violation = play(case, mistake, &shortest).expect_err("a sequence fails each time");
+            let shown: Vec<String> = shortest.iter().map(|step| format!("    {step:?}")).collect();
+            let report = format!(
+                "{}: {violation:?}\n  shortest sequence:\n{}\n  seed {seed}; replay with\n    LEEWARD_SEED={seed} \
+                 LEEWARD_CASES={sequences} cargo test -p leeward-control --test suite invariants",
+                case.name,
+                shown.join("\n"),
+            );
+            Err((violation, report))
+        }
+        Err(TestError::Abort(reason)) => panic!("{}: {reason}", case.name),
+    }
+}
+
+/// Plays one sequence, then lets the overload end, sees whether everyone is served again, and closes everything.
+pub(crate) fn play(case: &Case, mistake: Mistake, steps: &[Step]) -> Result<(), Violation> {
+    let mut stage = Stage {
+        plant: Plant::new(&case.algorithm, &case.params, &case.environment, mistake),
+        checker: Checker::new(case.promises),
+        served: [false; PLACES],
+    };
+    steps.iter().try_for_each(|step| stage.step(step))?;
+    stage.recover()?;
+    (0..PLACES).try_for_each(|place| stage.step(&Step::Close { place }))?;
+    stage.checker.finish(&stage.plant.view())
+}
+
+struct Stage {
+    plant: Plant,
+    checker: Checker,
+    /// Which connections have got a response since the overload ended.
+    served: [bool; PLACES],
+}
+
+impl Stage {
+    fn step(&mut self, step: &Step) -> Result<(), Violation> {
+        let events = self.plant.step(step);
+        if let Step::ToClient { place } = step {
+            let response = |event: &Event| matches!(event, Event::Ended { end: End::Response, .. });
+            self.served[*place] |= events.iter().any(response);
+        }
+        self.checker.check(&events, &self.plant.view())
+    }
+
+    /// The overload is over. Three seconds later (longer than any memory of these controllers) every connection that
+    /// asks for something gets it within another three.
+    fn recover(&mut self) -> Result<(), Violation> {
+        self.step(&Step::Queues { packet_delay: Nanos::ZERO, run_delay: Nanos::ZERO })?;
+        self.step(&Step::Pass { time: Nanos::from_secs(3) })?;
+        for _ in 0..200 {
+            self.quiet_round()?;
+        }
+        self.served = [false; PLACES];
+        for _ in 0..3_000 {
+            let waiting: Vec<usize> =
+                (0..PLACES).filter(|place| self.plant.is_open(*place) && !self.served[*place]).collect();
+            if waiting.is_empty() {
+                return Ok(());
+            }
+            for place in waiting {
+                // Neither the first nor the last priority; a random number that few would reject.
+                self.step(&Step::Submit { place, level: 64, random: 3 << 62 })?;
+            }
+            self.quiet_round()?;
+        }
+        match (0..PLACES).find(|place| self.plant.is_open(*place) && !self.served[*place]) {
+            Some(place) => Err(Violation::LockedOut { place }),
+            None => Ok(()),
+        }
+    }
+
+    /// Lets a millisecond pass in which nothing queues: all that is on its way arrives and is served.
+    fn quiet_round(&mut self) -> Result<(), Violation> {
+        for place in 0..PLACES {
+            self.settle(place)?;
+        }
+        self.step(&Step::Pass { time: Nanos::from_millis(1) })?;
+        self.step(&Step::Tick { random: 5 })?;
+        for place in 0..PLACES {
+            if self.plant.is_open(place) {
+                self.step(&Step::Timer { place })?;
+            }
+        }
+        Ok(())
+    }
+
+    fn settle(&mut self, place: usize) -> Result<(), Violation> {
+        // Each answer may let one more request out; queues are short, so this ends soon.
+        loop {
+            if self.plant.sends_to_server(place) {
+                self.step(&Step::ToServer { place, random: 9, at_once: true })?;
+            } else if self.plant.serves(place) {
+                self.step(&Step::Finish { place, pick: 0, executed: true })?;
+            } else if self.plant.sends_to_client(place) {
+                self.step(&Step::ToClient { place })?;
+            } else {
+                return Ok(());
+            }
+        }
+    }
+}

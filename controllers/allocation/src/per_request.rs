@@ -1,0 +1,46 @@
+//! A core per request: a core is granted for each request that finds none free, and parks when it has nothing to do.
+//! Also *ideal*, the same where cores come without delay: a bound that no system reaches (McClure et al., NSDI'22).
+
+use super::policy::{AllocationPolicy, LOOKS, SEARCH};
+use super::{Allocator, Change, CoreSignals, Pace};
+use leeward_core::units::Nanos;
+
+/// The registry's entry.
+pub const POLICY: AllocationPolicy = AllocationPolicy {
+    name: "per-request",
+    summary: "a core for each request, granted as it arrives",
+    source: "McClure et al., NSDI'22",
+    params: &[SEARCH],
+    build: |params, _| Ok(Box::new(PerRequest { instant: false, search: params.duration("search", LOOKS) })),
+};
+
+/// The registry's entry for the bound.
+pub const IDEAL: AllocationPolicy = AllocationPolicy {
+    name: "ideal",
+    summary: "a core for each request at once, as if granting took no time; simulator only",
+    source: "McClure et al., NSDI'22",
+    params: &[],
+    build: |_, _| Ok(Box::new(PerRequest { instant: true, search: Nanos::ZERO })),
+};
+
+/// See the module.
+#[derive(Clone, Debug)]
+pub struct PerRequest {
+    instant: bool,
+    search: Nanos,
+}
+
+impl Allocator for PerRequest {
+    fn pace(&self) -> Pace {
+        Pace::EveryEvent { instant: self.instant }
+    }
+
+    fn tick(&mut self, signals: &CoreSignals) -> Change {
+        let ready = signals.idle + signals.granting;
+        if signals.waiting > ready { Change::Grant(signals.waiting - ready) } else { Change::Keep }
+    }
+
+    fn search(&self) -> Option<Nanos> {
+        Some(self.search)
+    }
+}

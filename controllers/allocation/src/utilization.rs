@@ -1,0 +1,69 @@
+//! The cores' utilization kept within a range: a core more above it, a core less below it (Arachne, OSDI'18; McClure et
+//! al., NSDI'22).
+
+use super::policy::{AllocationPolicy, EVERY, PERIOD};
+use super::{Allocator, Change, CoreSignals, Pace};
+use leeward_core::params::{Kind, ParamError, ParamSpec};
+use leeward_core::units::Nanos;
+
+/// The registry's entry.
+pub const POLICY: AllocationPolicy = AllocationPolicy {
+    name: "utilization",
+    summary: "a core more or less as the cores' utilization leaves a range",
+    source: "McClure et al., NSDI'22",
+    params: &[
+        ParamSpec {
+            name: "low",
+            kind: Kind::Number { min: 0.0, max: 1.0 },
+            default: "75%",
+            doc: "utilization below which a core is revoked",
+            tune: &[],
+        },
+        ParamSpec {
+            name: "high",
+            kind: Kind::Number { min: 0.0, max: 1.0 },
+            default: "95%",
+            doc: "utilization above which a core is granted",
+            tune: &[],
+        },
+        PERIOD,
+    ],
+    build: |params, _| {
+        let low = params.number("low", 0.75);
+        let high = params.number("high", 0.95);
+        if low > high {
+            return Err(ParamError::Conflict(format!("`low` ({low}) must not be above `high` ({high})")));
+        }
+        Ok(Box::new(UtilizationRange { low, high, period: params.duration("period", EVERY) }))
+    },
+};
+
+/// See the module.
+#[derive(Clone, Debug)]
+pub struct UtilizationRange {
+    low: f64,
+    high: f64,
+    period: Nanos,
+}
+
+impl Allocator for UtilizationRange {
+    fn pace(&self) -> Pace {
+        Pace::Periodic(self.period)
+    }
+
+    fn tick(&mut self, signals: &CoreSignals) -> Change {
+        if signals.available == Nanos::ZERO {
+            return Change::Keep;
+        }
+        let utilization = signals.busy.0 as f64 / signals.available.0 as f64;
+        // Not in the paper, which knows no admission control: what is rejected never makes a core busy, so the drops of an
+        // overload would keep the utilization within its range, and the cores parked.
+        if utilization > self.high || signals.rejected > 0 {
+            Change::Grant(1)
+        } else if utilization < self.low && signals.granting == 0 {
+            Change::Revoke(1)
+        } else {
+            Change::Keep
+        }
+    }
+}

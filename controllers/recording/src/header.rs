@@ -1,0 +1,220 @@
+//! Header of a recording: the algorithm with its parameters and surroundings, enough to build the same controller
+//! again.
+
+use super::block::{Block, BlockKind};
+use super::bytes::{Bytes, Problem, put, put_signed, put_text};
+use super::threading::ThreadingHeader;
+use leeward_core::params::{ParamError, Params, Raw};
+use leeward_core::registry::{Algorithm, Environment, Provision, Registry, RegistryError};
+use leeward_core::units::Nanos;
+
+/// Algorithm, parameters and surroundings of the recorded run.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Header {
+    /// The version of this crate that recorded.
+    pub version: String,
+    /// Where, in a few words: `server`, `simulator`.
+    pub plant: String,
+    /// The algorithm's name.
+    pub algorithm: String,
+    /// The parameters that were set; all others have their defaults.
+    pub params: Vec<(String, Raw)>,
+    /// The surroundings.
+    pub environment: Environment,
+    /// The policy of threading, where one decides.
+    pub threading: Option<ThreadingHeader>,
+}
+
+/// A recording of something that can't be built here.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+#[non_exhaustive]
+pub enum HeaderError {
+    /// The algorithm is of another crate or version.
+    #[error(transparent)]
+    Registry(#[from] RegistryError),
+    /// The algorithm does not take these parameters.
+    #[error("`{algorithm}` of this version does not take the recorded parameters: {source}")]
+    Params {
+        /// The algorithm.
+        algorithm: String,
+        /// Which, and why.
+        source: ParamError,
+    },
+    /// The policy of threading is of another version.
+    #[error("`{policy}` of this version can't be built as it was recorded: {source}")]
+    Threading {
+        /// The policy.
+        policy: String,
+        /// Why not.
+        source: ParamError,
+    },
+}
+
+/// An allocator grants and parks the cores.
+const ALLOCATED: u8 = 1;
+/// A policy of threading decides; its own header follows.
+const THREADING: u8 = 2;
+pub(super) const LONGEST_TEXT: usize = 200;
+const MOST_PARAMS: u32 = 256;
+/// More cores than any plant has: a wrong number must not ask for memory.
+const MOST_CORES: u32 = 4_096;
+
+impl Header {
+    /// Of `algorithm` as it is about to be built.
+    pub fn new(plant: &str, algorithm: &Algorithm, params: &Params, environment: &Environment) -> Self {
+        Header {
+            version: env!("CARGO_PKG_VERSION").into(),
+            plant: plant.chars().filter(|c| !c.is_control()).take(40).collect(),
+            algorithm: algorithm.name.into(),
+            params: params.pairs().map(|(name, raw)| (name.into(), raw)).collect(),
+            environment: *environment,
+            threading: None,
+        }
+    }
+
+    /// With a policy of threading beside the algorithm.
+    pub fn with_threading(mut self, threading: ThreadingHeader) -> Self {
+        self.threading = Some(threading);
+        self
+    }
+
+    /// The algorithm of that name with those parameters.
+    ///
+    /// # Errors
+    /// See [`HeaderError`].
+    pub fn algorithm<'a>(&self, registry: &'a Registry) -> Result<(&'a Algorithm, Params), HeaderError> {
+        let algorithm = registry.find(&self.algorithm)?;
+        let pairs: Vec<(&str, Raw)> = self.params.iter().map(|(name, raw)| (name.as_str(), raw.clone())).collect();
+        let params = algorithm
+            .params(&pairs)
+            .map_err(|source| HeaderError::Params { algorithm: self.algorithm.clone(), source })?;
+        Ok((algorithm, params))
+    }
+
+    pub(super) fn block(&self) -> Block {
+        let mut out = Vec::new();
+        for text in [&self.version, &self.plant, &self.algorithm] {
+            put_text(&mut out, text);
+        }
+        put(&mut out, self.environment.cores.into());
+        put(&mut out, self.environment.rtt.0);
+        put(&mut out, self.environment.slo.0);
+        put_params(&self.params, &mut out);
+        // Left out where the cores are always there, as in recordings that were made before they could come and go.
+        let allocated = self.environment.provision == Provision::Allocated;
+        let flags = if allocated { ALLOCATED } else { 0 } | if self.threading.is_some() { THREADING } else { 0 };
+        if flags != 0 {
+            out.push(flags);
+        }
+        if let Some(threading) = &self.threading {
+            threading.put(&mut out);
+        }
+        Block { kind: BlockKind::Header, payload: out }
+    }
+
+    pub(super) fn read(payload: &[u8]) -> Result<Header, Problem> {
+        let mut bytes = Bytes::new(payload);
+        let (version, plant) = (bytes.text(LONGEST_TEXT)?, bytes.text(LONGEST_TEXT)?);
+        let algorithm = bytes.text(LONGEST_TEXT)?;
+        let cores = bytes.small()?;
+        if cores == 0 || cores > MOST_CORES {
+            return Err("an impossible number of cores");
+        }
+        let environment = Environment::new(cores, Nanos(bytes.number()?), Nanos(bytes.number()?));
+        let params = read_params(&mut bytes)?;
+        let flags = if bytes.left() == 0 { None } else { Some(bytes.byte()?) };
+        let environment = match flags {
+            None | Some(THREADING) => environment,
+            Some(flags) if flags & ALLOCATED != 0 && flags & !(ALLOCATED | THREADING) == 0 => environment.allocated(),
+            Some(_) => return Err("there is no such provision of cores"),
+        };
+        let threading =
+            if flags.unwrap_or(0) & THREADING != 0 { Some(ThreadingHeader::read(&mut bytes)?) } else { None };
+        if bytes.left() > 0 {
+            return Err("there is more than a header");
+        }
+        Ok(Header { version, plant, algorithm, params, environment, threading })
+    }
+}
+
+/// Parameters that were set, with their number.
+pub(super) fn put_params(params: &[(String, Raw)], out: &mut Vec<u8>) {
+    put(out, params.len() as u64);
+    for (name, raw) in params {
+        put_text(out, name);
+        match raw {
+            Raw::Text(text) => {
+                out.push(0);
+                put_text(out, text);
+            }
+            Raw::Number(number) => {
+                out.push(1);
+                out.extend_from_slice(&number.to_bits().to_le_bytes());
+            }
+            Raw::Integer(number) => {
+                out.push(2);
+                put_signed(out, *number);
+            }
+            Raw::Switch(on) => out.extend_from_slice(&[3, u8::from(*on)]),
+        }
+    }
+}
+
+/// See [`put_params`].
+pub(super) fn read_params(bytes: &mut Bytes<'_>) -> Result<Vec<(String, Raw)>, Problem> {
+    let count = bytes.small()?;
+    if count > MOST_PARAMS {
+        return Err("too many parameters");
+    }
+    let mut params = Vec::new();
+    for _ in 0..count {
+        let name = bytes.text(LONGEST_TEXT)?;
+        let raw = match bytes.byte()? {
+            0 => Raw::Text(bytes.text(LONGEST_TEXT)?),
+            1 => Raw::Number(f64::from_bits(bytes.word()?)),
+            2 => Raw::Integer(bytes.signed()?),
+            3 => Raw::Switch(bytes.byte()? != 0),
+            _ => return Err("there is no such kind of parameter"),
+        };
+        params.push((name, raw));
+    }
+    Ok(params)
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_kind_of_parameter_comes_back() {
+        let registry = leeward_controllers::builtin();
+        let environment = Environment::new(4, Nanos::from_micros(10), Nanos::from_micros(200));
+        let algorithm = registry.find("breakwater").unwrap();
+        let pairs = [
+            ("target", Raw::Text("81.5us".into())),
+            ("alpha", Raw::Text("0.1%".into())),
+            ("max_window", Raw::Integer(32)),
+            ("aqm", Raw::Switch(false)),
+            ("waking", Raw::Text("random".into())),
+        ];
+        let params = algorithm.params(&pairs).unwrap();
+        let header = Header::new("a test", algorithm, &params, &environment);
+        let read = Header::read(header.block().payload()).unwrap();
+        assert_eq!(read, header);
+        assert_eq!(read.algorithm(&registry).unwrap().1, params);
+        let header = Header::new("a test", algorithm, &params, &environment.allocated());
+        assert_eq!(Header::read(header.block().payload()).unwrap(), header);
+    }
+
+    #[test]
+    fn what_is_not_here_is_said() {
+        let registry = leeward_controllers::builtin();
+        let environment = Environment::new(1, Nanos(1), Nanos(1));
+        let none = registry.find("none").unwrap();
+        let header = Header::new("a test", none, &Params::default(), &environment);
+        let other = Header { algorithm: "mine".into(), ..header.clone() };
+        assert!(other.algorithm(&registry).unwrap_err().to_string().contains("unknown controller `mine`"));
+        let other = Header { params: vec![("gain".into(), Raw::Integer(1))], ..header };
+        assert!(other.algorithm(&registry).unwrap_err().to_string().contains("`gain`"));
+    }
+}

@@ -1,0 +1,62 @@
+//! Model checking of a recording: two cores decide at the same time, and in every interleaving the recording replays to the
+//! same decisions. Run with `RUSTFLAGS="--cfg loom" cargo test -p leeward-control --lib --release recording`.
+
+use loom::thread;
+
+use super::{Header, Item, Memory, Reader, Replayer, record};
+use leeward_core::registry::Environment;
+use leeward_core::server::{CoreId, Opened, Session, SessionSlot, Signals};
+use leeward_core::units::{Nanos, Time};
+
+/// Both sessions want the one credit of the pool; the order of the recording says which one gets it. Meanwhile the
+/// recording may end.
+fn race(ends_meanwhile: bool) {
+    loom::model(move || {
+        let registry = leeward_controllers::builtin();
+        let algorithm = registry.find("breakwater").unwrap();
+        let params = algorithm.params(&[("min_pool", leeward_core::params::Raw::Integer(1))]).unwrap();
+        let environment = Environment::new(2, Nanos::from_micros(10), Nanos::from_micros(200));
+        let header = Header::new("loom", algorithm, &params, &environment);
+        let memory = Memory::new(1 << 16);
+        let halves = algorithm.server(&params, &environment).unwrap();
+        let (mut halves, recorder) = record(halves, &header, Box::new(memory.clone()));
+        for (index, core) in halves.cores.iter_mut().enumerate() {
+            let mut session = Session::new(SessionSlot(0), CoreId(index as u32));
+            core.open(&mut session, &Opened { now: Time::ZERO, demand: 1 });
+        }
+        halves.control.tick(&Signals::idle(Time(1)));
+        let mut second = halves.cores.pop().unwrap();
+        let mut first = halves.cores.pop().unwrap();
+        let other = thread::spawn(move || second.next_to_wake(1).is_some());
+        let mut whole = None;
+        if ends_meanwhile {
+            whole = Some(memory.finish(&recorder));
+        }
+        let here = first.next_to_wake(2).is_some();
+        let there = other.join().unwrap();
+        assert!(here ^ there, "one of the two gets the credit");
+        let bytes = whole.unwrap_or_else(|| memory.finish(&recorder));
+        let mut replayer = None;
+        for item in Reader::items(&bytes) {
+            match item.unwrap() {
+                Item::Header(header) => replayer = Some(Replayer::same(&header, &registry).unwrap()),
+                Item::Entry(entry) => replayer.as_mut().unwrap().step(&entry).unwrap(),
+                Item::End(_) => {}
+            }
+        }
+        let replayer = replayer.unwrap();
+        assert_eq!(replayer.difference(), None);
+        let entries = replayer.counts().entries;
+        assert!(if ends_meanwhile { (3..=4).contains(&entries) } else { entries == 5 }, "{entries} entries");
+    });
+}
+
+#[test]
+fn the_order_of_decisions_is_the_order_of_the_recording() {
+    race(false);
+}
+
+#[test]
+fn a_recording_that_ends_meanwhile_is_a_whole_beginning() {
+    race(true);
+}

@@ -1,0 +1,347 @@
+//! Recording: halves that do what the halves in them do, and write it down.
+
+use super::block::{Block, BlockKind, End, EndReason};
+use super::codec::Codec;
+use super::entry::{Answer, Entry, SessionCall, SessionEntry};
+use super::header::Header;
+use leeward_core::server::{
+    Admission, Arrival, ControlLoop, CoreId, CoresGranted, Departure, Downstream, Feedback, Gauges, Opened,
+    ServerHalves, Session, SessionSlot, Signals, Verdict,
+};
+use leeward_core::sync::{Arc, AtomicU64, Mutex, MutexGuard, Ordering};
+use leeward_core::units::{Method, Nanos, Time};
+use leeward_threading::{Pace, ThreadGauges, ThreadSignals, Threading, ThreadingPolicy};
+
+/// A sink that takes no more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the recording's sink is full or gone")]
+pub struct Full;
+
+/// Where a recording's blocks go. Called on the cores' threads, under the recording's mutex: it must not wait.
+pub trait Sink: Send {
+    /// Takes a block, to be written whole and in order, and gives an empty buffer for the next.
+    ///
+    /// # Errors
+    /// [`Full`]: the recording ends here.
+    fn take(&mut self, block: Block) -> Result<Vec<u8>, Full>;
+}
+
+/// Bytes left to write when a recording has ended.
+#[derive(Clone, Debug)]
+pub struct Finished {
+    /// To be written after everything that the sink has taken.
+    pub blocks: Vec<Block>,
+    /// The mark that the last of them holds.
+    pub end: End,
+}
+
+/// Ends a recording.
+#[derive(Clone)]
+pub struct Recorder {
+    log: Arc<Log>,
+}
+
+impl Recorder {
+    /// Whether calls are still being recorded.
+    pub fn is_recording(&self) -> bool {
+        self.log.is_open()
+    }
+
+    /// Ends the recording, if nothing has yet, and lets go of the sink. What happens afterwards is not recorded. A second call repeats the mark.
+    pub fn finish(&self) -> Finished {
+        let mut pages = match self.log.pages.lock() {
+            Ok(pages) => pages,
+            Err(poisoned) => {
+                let mut pages = poisoned.into_inner();
+                pages.end(EndReason::Panicked);
+                pages
+            }
+        };
+        pages.end(EndReason::Complete);
+        self.log.shut();
+        let mut blocks = Vec::new();
+        if pages.reason != Some(EndReason::Overrun) && !pages.page.is_empty() {
+            let payload = std::mem::take(&mut pages.page);
+            blocks.push(Block { kind: BlockKind::Entries, payload });
+        }
+        let reason = pages.reason.unwrap_or(EndReason::Complete);
+        let end = End { reason, entries: pages.entries, last: pages.last };
+        blocks.push(end.block());
+        Finished { blocks, end }
+    }
+}
+
+impl Recorder {
+    /// Wraps a policy of threading, so that its decisions go to the same recording. The recording's header names it
+    /// ([`Header::with_threading`]).
+    pub fn threading(&self, policy: Box<dyn ThreadingPolicy>) -> Box<dyn ThreadingPolicy> {
+        Box::new(RecordedPolicy { inner: policy, log: Arc::clone(&self.log) })
+    }
+}
+
+/// Wraps a server's halves so that every call to them goes to `sink`, [`Header`] first. For the cost see the module.
+pub fn record(halves: ServerHalves, header: &Header, sink: Box<dyn Sink>) -> (ServerHalves, Recorder) {
+    let mut pages = Pages {
+        codec: Codec::default(),
+        page: Vec::new(),
+        begun: Time::ZERO,
+        sink: Some(sink),
+        entries: 0,
+        in_page: 0,
+        last: Time::ZERO,
+        reason: None,
+    };
+    pages.hand_over(header.block());
+    let log = Arc::new(Log { shut: AtomicU64::new(pages.reason.is_some().into()), pages: Mutex::new(pages) });
+    let fast = halves.cores.into_iter().enumerate().map(|(core, inner)| {
+        Box::new(RecordedCore { inner, core: CoreId(core as u32), log: Arc::clone(&log) }) as Box<dyn Admission>
+    });
+    let cores = fast.collect();
+    let control = Box::new(RecordedLoop { inner: halves.control, log: Arc::clone(&log) });
+    (ServerHalves { cores, control }, Recorder { log })
+}
+
+/// A block is handed over when it has become this long: a few thousand calls,
+const PAGE: usize = 64 * 1024;
+/// or this old: what a killed process loses.
+const OLDEST_PAGE: Nanos = Nanos::from_millis(100);
+/// Room for the longest entry.
+const LONGEST_ENTRY: usize = 1_024;
+
+struct Log {
+    /// Not zero: nothing is recorded any more. Apart from the mutex, so that a call that is not recorded does not take
+    /// it.
+    shut: AtomicU64,
+    pages: Mutex<Pages>,
+}
+
+struct Pages {
+    codec: Codec,
+    page: Vec<u8>,
+    /// When the page's first entry was made.
+    begun: Time,
+    /// Gone with the end.
+    sink: Option<Box<dyn Sink>>,
+    /// Entries in pages that were handed over or will be.
+    entries: u64,
+    /// Entries in this page.
+    in_page: u64,
+    last: Time,
+    reason: Option<EndReason>,
+}
+
+impl Log {
+    fn is_open(&self) -> bool {
+        self.shut.load(Ordering::Relaxed) == 0
+    }
+
+    fn shut(&self) {
+        self.shut.store(1, Ordering::Relaxed);
+    }
+
+    /// The log, if a call is to be recorded. The thread that holds it is the only one in the controller.
+    fn open(&self) -> Option<MutexGuard<'_, Pages>> {
+        if !self.is_open() {
+            return None;
+        }
+        // Poisoned: the controller has panicked in the middle of a call, and nothing after that can be replayed.
+        let pages = self.pages.lock().ok()?;
+        if pages.reason.is_some() {
+            self.shut();
+            return None;
+        }
+        Some(pages)
+    }
+}
+
+impl Pages {
+    fn append(&mut self, entry: &Entry) {
+        let now = entry.now().unwrap_or(self.last);
+        if self.page.is_empty() {
+            self.begun = now;
+        }
+        self.last = now;
+        self.codec.encode(entry, &mut self.page);
+        self.entries += 1;
+        self.in_page += 1;
+        if self.page.len() + LONGEST_ENTRY > PAGE || now.since(self.begun) >= OLDEST_PAGE {
+            let payload = std::mem::take(&mut self.page);
+            self.hand_over(Block { kind: BlockKind::Entries, payload });
+        }
+    }
+
+    fn hand_over(&mut self, block: Block) {
+        match self.sink.as_mut().map_or(Err(Full), |sink| sink.take(block)) {
+            Ok(mut buffer) => {
+                buffer.clear();
+                buffer.reserve(PAGE);
+                self.page = buffer;
+            }
+            Err(Full) => {
+                // The refused page is gone.
+                self.entries -= self.in_page;
+                self.end(EndReason::Overrun);
+            }
+        }
+        self.in_page = 0;
+    }
+
+    fn end(&mut self, reason: EndReason) {
+        self.reason.get_or_insert(reason);
+        self.sink = None;
+    }
+}
+
+struct RecordedCore {
+    inner: Box<dyn Admission>,
+    core: CoreId,
+    log: Arc<Log>,
+}
+
+impl RecordedCore {
+    /// Makes a call about a session and writes it down.
+    fn session<R: Copy>(
+        &mut self,
+        session: &mut Session,
+        call: SessionCall,
+        act: impl FnOnce(&mut dyn Admission, &mut Session) -> R,
+        answer: impl FnOnce(R) -> Answer,
+    ) -> R {
+        let Some(mut pages) = self.log.open() else { return act(self.inner.as_mut(), session) };
+        let (pending, demand, before) = (session.pending(), session.demand, session.state::<[u64; 2]>());
+        let said = act(self.inner.as_mut(), session);
+        let after = session.state::<[u64; 2]>();
+        pages.append(&Entry::Session(SessionEntry {
+            core: self.core,
+            slot: session.slot,
+            pending,
+            demand,
+            call,
+            answer: answer(said),
+            window: session.window,
+            answered: if let SessionCall::Reply(_) = call { session.answered() } else { Method::DEFAULT },
+            custom: (after != before).then_some(after),
+        }));
+        said
+    }
+}
+
+// A method that is not forwarded would be a decision that the recorded server silently no longer takes.
+#[deny(clippy::missing_trait_methods)]
+impl Admission for RecordedCore {
+    fn open(&mut self, session: &mut Session, event: &Opened) {
+        let call = SessionCall::Open(*event);
+        self.session(session, call, |inner, session| inner.open(session, event), |()| Answer::Nothing);
+    }
+
+    fn request(&mut self, session: &mut Session, event: &Arrival) -> Verdict {
+        let call = SessionCall::Request(*event);
+        self.session(session, call, |inner, session| inner.request(session, event), Answer::Verdict)
+    }
+
+    fn execute(&mut self, waited: Nanos) -> Verdict {
+        let Some(mut pages) = self.log.open() else { return self.inner.execute(waited) };
+        let verdict = self.inner.execute(waited);
+        pages.append(&Entry::Execute { core: self.core, waited, verdict });
+        verdict
+    }
+
+    fn reply(&mut self, session: &mut Session, event: &Departure) -> Feedback {
+        let call = SessionCall::Reply(*event);
+        self.session(session, call, |inner, session| inner.reply(session, event), Answer::Feedback)
+    }
+
+    fn demand(&mut self, session: &mut Session, now: Time) -> Option<Feedback> {
+        let answer = |said: Option<Feedback>| said.map_or(Answer::Nothing, Answer::Feedback);
+        self.session(session, SessionCall::Demand(now), |inner, session| inner.demand(session, now), answer)
+    }
+
+    fn next_to_wake(&mut self, random: u64) -> Option<SessionSlot> {
+        let Some(mut pages) = self.log.open() else { return self.inner.next_to_wake(random) };
+        let chosen = self.inner.next_to_wake(random);
+        pages.append(&Entry::Next { core: self.core, random, chosen });
+        chosen
+    }
+
+    fn wake(&mut self, session: &mut Session, now: Time) -> Feedback {
+        self.session(session, SessionCall::Wake(now), |inner, session| inner.wake(session, now), Answer::Feedback)
+    }
+
+    fn close(&mut self, session: &mut Session, now: Time) {
+        let call = SessionCall::Close(now);
+        self.session(session, call, |inner, session| inner.close(session, now), |()| Answer::Nothing);
+    }
+}
+
+struct RecordedLoop {
+    inner: Box<dyn ControlLoop>,
+    log: Arc<Log>,
+}
+
+#[deny(clippy::missing_trait_methods)]
+impl ControlLoop for RecordedLoop {
+    fn period(&self) -> Nanos {
+        self.inner.period()
+    }
+
+    fn tick(&mut self, signals: &Signals) {
+        let Some(mut pages) = self.log.open() else { return self.inner.tick(signals) };
+        self.inner.tick(signals);
+        pages.append(&Entry::Tick { signals: *signals, gauges: self.inner.gauges() });
+    }
+
+    fn cores_granted(&mut self, event: &CoresGranted) {
+        let Some(mut pages) = self.log.open() else { return self.inner.cores_granted(event) };
+        self.inner.cores_granted(event);
+        pages.append(&Entry::Granted { event: *event, gauges: self.inner.gauges() });
+    }
+
+    fn downstream(&mut self, event: &Downstream) {
+        let Some(mut pages) = self.log.open() else { return self.inner.downstream(event) };
+        self.inner.downstream(event);
+        pages.append(&Entry::Downstream { event: *event, gauges: self.inner.gauges() });
+    }
+
+    fn gauges(&self) -> Gauges {
+        self.inner.gauges()
+    }
+}
+
+struct RecordedPolicy {
+    inner: Box<dyn ThreadingPolicy>,
+    log: Arc<Log>,
+}
+
+#[deny(clippy::missing_trait_methods)]
+impl ThreadingPolicy for RecordedPolicy {
+    fn initial(&self) -> Threading {
+        self.inner.initial()
+    }
+
+    fn choices(&self) -> Vec<Threading> {
+        self.inner.choices()
+    }
+
+    fn pace(&self) -> Pace {
+        self.inner.pace()
+    }
+
+    fn window(&self) -> usize {
+        self.inner.window()
+    }
+
+    fn decide(&mut self, signals: &ThreadSignals) -> Option<Threading> {
+        let Some(mut pages) = self.log.open() else { return self.inner.decide(signals) };
+        let wanted = self.inner.decide(signals);
+        pages.append(&Entry::Threading { signals: *signals, wanted, timeout: self.inner.next_timeout() });
+        wanted
+    }
+
+    fn next_timeout(&self) -> Time {
+        self.inner.next_timeout()
+    }
+
+    fn gauges(&self) -> ThreadGauges {
+        self.inner.gauges()
+    }
+}

@@ -1,0 +1,528 @@
+//! Replay: the recorded calls, made again to a controller, and its decisions beside the recorded ones.
+
+use super::codec::same_gauges;
+use super::difference::Difference;
+use super::entry::{Answer, Entry, SessionCall, SessionEntry};
+use super::header::{Header, HeaderError};
+use leeward_core::params::{ParamError, Params};
+use leeward_core::registry::{Algorithm, Environment, Registry};
+use leeward_core::server::{CoreId, Departure, Gauges, Outcome, ServerHalves, Session, SessionSlot, Verdict};
+use leeward_core::units::{Nanos, Time};
+use leeward_threading::{ThreadSignals, Threading, ThreadingPolicy};
+use std::collections::BTreeMap;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+/// A recording that no plant can have made.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum ReplayError {
+    /// A call to a core that is not there.
+    #[error("entry {entry}: there is no core {core}")]
+    Core {
+        /// Which entry, from 1.
+        entry: u64,
+        /// The core.
+        core: u32,
+    },
+    /// A call about a session that is not open, or an open that is.
+    #[error("entry {entry}: {call} of session {slot} on core {core}, which is {}open", if *.open { "already " } else { "not " })]
+    Session {
+        /// Which entry, from 1.
+        entry: u64,
+        /// The call.
+        call: &'static str,
+        /// Where.
+        core: u32,
+        /// Which session.
+        slot: u32,
+        /// Whether it was open before the call.
+        open: bool,
+    },
+    /// Slots so high that a controller's tables would be gigantic.
+    #[error("entry {entry}: places for more than {MOST_SLOTS} sessions")]
+    Slots {
+        /// Which entry, from 1.
+        entry: u64,
+    },
+    /// The controller panicked: it has a defect, or the numbers are none that a plant would give it.
+    #[error("entry {entry}: the controller panicked")]
+    Panicked {
+        /// Which entry, from 1.
+        entry: u64,
+    },
+}
+
+/// Places for sessions on all cores together. Controllers index arrays by slot: a wrong one must not ask for memory.
+const MOST_SLOTS: u64 = 1 << 22;
+
+/// Explicit credits that another controller may hand out where the recorded one had said that there are no more.
+const WAKES: u32 = 64;
+
+/// Counts of a replay: calls made, and how the decisions compare.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Calls.
+    pub entries: u64,
+    /// Sessions that were opened.
+    pub opened: u64,
+    /// Sessions that were closed.
+    pub closed: u64,
+    /// Requests.
+    pub requests: u64,
+    /// Replies, drops included.
+    pub replies: u64,
+    /// Ticks of the slow half.
+    pub ticks: u64,
+    /// Questions to the policy of threading.
+    pub threading: u64,
+    /// Decisions that were compared: verdicts, messages to clients, windows and words of sessions, sessions to wake,
+    /// states after ticks.
+    pub compared: u64,
+    /// Requests that were rejected on arrival when recorded.
+    pub rejected_then: u64,
+    /// Requests that are rejected on arrival now.
+    pub rejected_now: u64,
+    /// Requests that both reject on arrival.
+    pub rejected_both: u64,
+    /// Requests whose turn came: the controller was asked again.
+    pub turns: u64,
+    /// Of these, rejected when recorded.
+    pub late_then: u64,
+    /// Of these, rejected now. Another controller is also asked about those that it had rejected on arrival.
+    pub late_now: u64,
+    /// Of these, rejected by both.
+    pub late_both: u64,
+    /// Explicit credits then.
+    pub woken_then: u64,
+    /// Explicit credits now.
+    pub woken_now: u64,
+    /// Windows that went out with replies and credits, added up, then.
+    pub windows_then: u64,
+    /// And now.
+    pub windows_now: u64,
+}
+
+/// A place for sessions.
+struct Place {
+    /// How many sessions were opened in it.
+    generation: u32,
+    session: Option<Session>,
+    /// Requests that the replayed controller admitted and that are unanswered, and the same for those it rejected.
+    admitted: u64,
+    rejected: u64,
+}
+
+/// Makes recorded calls to a controller.
+///
+/// Replaying the *same* controller compares every decision and stops at the first that differs: what follows from it would
+/// say nothing. Replaying *another* counts how often it decides otherwise. That is open loop: the signals and the demand
+/// are those that came about under the recorded controller, whatever the other decides. It says how the other would
+/// have judged these moments, not what would have become of the server under it.
+pub struct Replayer {
+    halves: ServerHalves,
+    /// The policy of threading, where one was recorded and the controller is the same.
+    threading: Option<Box<dyn ThreadingPolicy>>,
+    same: bool,
+    places: BTreeMap<(u32, u32), Place>,
+    /// Per core: places that its controller may have made room for.
+    slots: Vec<u64>,
+    /// Of another controller: requests that it admitted and that are unanswered, on all places.
+    admitted: u64,
+    /// Of these, rejected by it when their turn came. Which these are is not known; the next replies are theirs.
+    late: u64,
+    now: Time,
+    counts: Counts,
+    difference: Option<Difference>,
+}
+
+impl Replayer {
+    /// For the controller that was recorded.
+    ///
+    /// # Errors
+    /// It can't be built here.
+    pub fn same(header: &Header, registry: &Registry) -> Result<Self, HeaderError> {
+        let (algorithm, params) = header.algorithm(registry)?;
+        let halves = algorithm.server(&params, &header.environment);
+        let halves = halves.map_err(|source| HeaderError::Params { algorithm: algorithm.name.into(), source })?;
+        let threading = header.threading.as_ref().map(|threading| {
+            let refused = |source| HeaderError::Threading { policy: threading.policy.clone(), source };
+            threading.build().map_err(refused)
+        });
+        Ok(Replayer { threading: threading.transpose()?, ..Replayer::new(halves, true) })
+    }
+
+    /// For another controller, or the same with other parameters. `environment` has as many cores as the recording's.
+    ///
+    /// # Errors
+    /// Parameters that can't stand together.
+    pub fn other(algorithm: &Algorithm, params: &Params, environment: &Environment) -> Result<Self, ParamError> {
+        Ok(Replayer::new(algorithm.server(params, environment)?, false))
+    }
+
+    fn new(halves: ServerHalves, same: bool) -> Self {
+        let slots = vec![0; halves.cores.len()];
+        let (counts, difference) = (Counts::default(), None);
+        let places = BTreeMap::new();
+        Replayer {
+            halves,
+            threading: None,
+            same,
+            places,
+            slots,
+            admitted: 0,
+            late: 0,
+            now: Time::ZERO,
+            counts,
+            difference,
+        }
+    }
+
+    /// Counts of the replay so far.
+    pub fn counts(&self) -> Counts {
+        self.counts
+    }
+
+    /// The first decision that differs.
+    pub fn difference(&self) -> Option<&Difference> {
+        self.difference.as_ref()
+    }
+
+    /// Makes one call. For the same controller nothing happens after a difference.
+    ///
+    /// # Errors
+    /// See [`ReplayError`].
+    pub fn step(&mut self, entry: &Entry) -> Result<(), ReplayError> {
+        if self.same && self.difference.is_some() {
+            return Ok(());
+        }
+        self.counts.entries += 1;
+        self.now = entry.now().unwrap_or(self.now);
+        // Nothing of a controller that has panicked is looked at again, but the counts so far.
+        catch_unwind(AssertUnwindSafe(|| self.make(entry)))
+            .unwrap_or(Err(ReplayError::Panicked { entry: self.counts.entries }))
+    }
+
+    fn make(&mut self, entry: &Entry) -> Result<(), ReplayError> {
+        match entry {
+            Entry::Session(call) => self.session(entry, call),
+            Entry::Execute { core, waited, verdict } => self.execute(entry, *core, *waited, *verdict),
+            Entry::Next { core, random, chosen } => self.next(entry, *core, *random, *chosen),
+            Entry::Tick { signals, gauges } => {
+                self.halves.control.tick(signals);
+                self.counts.ticks += 1;
+                self.state(entry, gauges);
+                Ok(())
+            }
+            Entry::Granted { event, gauges } => {
+                self.halves.control.cores_granted(event);
+                self.state(entry, gauges);
+                Ok(())
+            }
+            Entry::Downstream { event, gauges } => {
+                self.halves.control.downstream(event);
+                self.state(entry, gauges);
+                Ok(())
+            }
+            Entry::Threading { signals, wanted, timeout } => {
+                self.threading(entry, signals, *wanted, *timeout);
+                Ok(())
+            }
+        }
+    }
+
+    /// Asks the policy of threading, and compares what it wants and when it wants to be asked again.
+    fn threading(&mut self, entry: &Entry, signals: &ThreadSignals, wanted: Option<Threading>, timeout: Time) {
+        self.counts.threading += 1;
+        let Some(policy) = &mut self.threading else { return };
+        let (now, next) = (policy.decide(signals), policy.next_timeout());
+        let name = |setup: Option<Threading>| setup.map_or("the present one".into(), |setup| setup.to_string());
+        self.compare(entry, 0, "wanted setup", wanted != now, || (name(wanted), name(now)));
+        let name = |time: Time| if time == Time::NEVER { "never".into() } else { Nanos(time.0).to_string() };
+        self.compare(entry, 0, "time-out", timeout != next, || (name(timeout), name(next)));
+    }
+
+    /// Compares the controller's state. Another controller has another: only its judgement of requests is compared.
+    fn state(&mut self, entry: &Entry, then: &Gauges) {
+        if self.same {
+            let now = self.halves.control.gauges();
+            let differs = !same_gauges(then, &now);
+            self.compare(entry, 0, "controller's state", differs, || (shown(then), shown(&now)));
+        }
+    }
+
+    fn session(&mut self, entry: &Entry, call: &SessionEntry) -> Result<(), ReplayError> {
+        let (core, slot) = (call.core.0, call.slot.0);
+        self.check_core(call.core)?;
+        let refused = |number, open| ReplayError::Session { entry: number, call: call.call.name(), core, slot, open };
+        let number = self.counts.entries;
+        if let SessionCall::Open(_) = call.call {
+            self.check_slot(call.core, call.slot)?;
+            let new = || Place { generation: 0, session: None, admitted: 0, rejected: 0 };
+            let place = self.places.entry((core, slot)).or_insert_with(new);
+            if place.session.is_some() {
+                return Err(refused(number, true));
+            }
+            place.generation = place.generation.saturating_add(1);
+            (place.admitted, place.rejected) = (0, 0);
+            place.session = Some(Session::new(call.slot, call.core));
+            self.counts.opened += 1;
+        }
+        let Some(place) = self.places.get_mut(&(core, slot)) else { return Err(refused(number, false)) };
+        let Some(mut session) = place.session.take() else { return Err(refused(number, false)) };
+        session.set_recorded(call.pending, call.demand, call.answered);
+        let before = session.state::<[u64; 2]>();
+        let outcome = match call.call {
+            // The other controller answers for its own verdicts: as many of its requests are dropped as it rejected.
+            SessionCall::Reply(event) if !self.same => {
+                Some(place.outcome(event.outcome, &mut self.admitted, &mut self.late))
+            }
+            _ => None,
+        };
+        let generation = place.generation;
+        let half = self.halves.cores[core as usize].as_mut();
+        let answer = match call.call {
+            SessionCall::Open(event) => {
+                half.open(&mut session, &event);
+                Answer::Nothing
+            }
+            SessionCall::Request(event) => {
+                let verdict = half.request(&mut session, &event);
+                match verdict {
+                    Verdict::Admit => {
+                        place.admitted += 1;
+                        self.admitted += 1;
+                    }
+                    Verdict::Reject(_) => place.rejected += 1,
+                }
+                Answer::Verdict(verdict)
+            }
+            SessionCall::Reply(event) => {
+                let event = Departure { outcome: outcome.unwrap_or(event.outcome), ..event };
+                Answer::Feedback(half.reply(&mut session, &event))
+            }
+            SessionCall::Demand(now) => half.demand(&mut session, now).map_or(Answer::Nothing, Answer::Feedback),
+            // What the recorded controller had asked for. The other has asked for its own.
+            SessionCall::Wake(_) if !self.same => Answer::Nothing,
+            SessionCall::Wake(now) => Answer::Feedback(half.wake(&mut session, now)),
+            SessionCall::Close(now) => {
+                half.close(&mut session, now);
+                self.admitted = self.admitted.saturating_sub(place.admitted);
+                self.late = self.late.min(self.admitted);
+                Answer::Nothing
+            }
+        };
+        let (window, custom) = (session.window, session.state::<[u64; 2]>());
+        if let SessionCall::Close(_) = call.call {
+            self.counts.closed += 1;
+        } else {
+            place.session = Some(session);
+        }
+        self.count(call, &answer);
+        if self.same {
+            self.compare(entry, generation, "answer", call.answer != answer, || {
+                (call.answer.to_string(), answer.to_string())
+            });
+            self.compare(entry, generation, "session's window", call.window != window, || {
+                (call.window.0.to_string(), window.0.to_string())
+            });
+            let words = call.custom.unwrap_or(before);
+            self.compare(entry, generation, "pair of the controller's words", words != custom, || {
+                (format!("{words:?}"), format!("{custom:?}"))
+            });
+        } else if let (Answer::Verdict(then), Answer::Verdict(now)) = (call.answer, answer) {
+            let differs = matches!(then, Verdict::Admit) != matches!(now, Verdict::Admit);
+            self.compare(entry, generation, "answer", differs, || (call.answer.to_string(), answer.to_string()));
+        }
+        Ok(())
+    }
+
+    fn count(&mut self, call: &SessionEntry, answer: &Answer) {
+        let counts = &mut self.counts;
+        match call.call {
+            SessionCall::Request(_) => {
+                let then = matches!(call.answer, Answer::Verdict(Verdict::Reject(_)));
+                let now = matches!(answer, Answer::Verdict(Verdict::Reject(_)));
+                counts.requests += 1;
+                counts.rejected_then += u64::from(then);
+                counts.rejected_now += u64::from(now);
+                counts.rejected_both += u64::from(then && now);
+            }
+            SessionCall::Reply(_) => counts.replies += 1,
+            _ => {}
+        }
+        if let Answer::Feedback(feedback) = call.answer {
+            counts.windows_then += u64::from(feedback.window.0);
+        }
+        if let Answer::Feedback(feedback) = answer {
+            counts.windows_now += u64::from(feedback.window.0);
+        }
+    }
+
+    fn execute(&mut self, entry: &Entry, core: CoreId, waited: Nanos, then: Verdict) -> Result<(), ReplayError> {
+        self.check_core(core)?;
+        let now = self.halves.cores[core.0 as usize].execute(waited);
+        let (late_then, late_now) = (then != Verdict::Admit, now != Verdict::Admit);
+        let counts = &mut self.counts;
+        counts.turns += 1;
+        counts.late_then += u64::from(late_then);
+        counts.late_now += u64::from(late_now);
+        counts.late_both += u64::from(late_then && late_now);
+        let differs = if self.same {
+            then != now
+        } else {
+            self.late = self.admitted.min(self.late + u64::from(late_now));
+            late_then != late_now
+        };
+        let shown = |verdict| Answer::Verdict(verdict).to_string();
+        self.compare(entry, 0, "answer", differs, || (shown(then), shown(now)));
+        Ok(())
+    }
+
+    fn next(
+        &mut self,
+        entry: &Entry,
+        core: CoreId,
+        random: u64,
+        chosen: Option<SessionSlot>,
+    ) -> Result<(), ReplayError> {
+        self.check_core(core)?;
+        self.counts.woken_then += u64::from(chosen.is_some());
+        let now = self.halves.cores[core.0 as usize].next_to_wake(random);
+        self.counts.woken_now += u64::from(now.is_some());
+        if self.same {
+            let name = |slot: Option<SessionSlot>| slot.map_or("none".into(), |slot| format!("session {}", slot.0));
+            self.compare(entry, 0, "session to wake", chosen != now, || (name(chosen), name(now)));
+            return Ok(());
+        }
+        // Another controller gets its wake-ups at once, and, where the recorded one had none left, as many as a plant gives.
+        let mut named = now;
+        let mut left = if chosen.is_none() { WAKES } else { 1 };
+        let mut bits = random;
+        while let Some(slot) = named {
+            if let Some(place) = self.places.get_mut(&(core.0, slot.0))
+                && let Some(session) = &mut place.session
+            {
+                let feedback = self.halves.cores[core.0 as usize].wake(session, self.now);
+                self.counts.windows_now += u64::from(feedback.window.0);
+            }
+            left -= 1;
+            if left == 0 {
+                break;
+            }
+            bits = bits.wrapping_mul(0x5851_F42D_4C95_7F2D).wrapping_add(0x1405_7B7E_F767_814F);
+            named = self.halves.cores[core.0 as usize].next_to_wake(bits);
+            self.counts.woken_now += u64::from(named.is_some());
+        }
+        Ok(())
+    }
+
+    /// Compares one decision; `words` describe it as recorded and as it is now.
+    fn compare(
+        &mut self,
+        entry: &Entry,
+        generation: u32,
+        what: &'static str,
+        differs: bool,
+        words: impl FnOnce() -> (String, String),
+    ) {
+        self.counts.compared += 1;
+        if differs && self.difference.is_none() {
+            let (recorded, replayed) = words();
+            let place = (self.counts.entries, self.now, generation);
+            self.difference = Some(Difference::of(place, entry, what, recorded, replayed));
+        }
+    }
+
+    fn check_core(&self, core: CoreId) -> Result<(), ReplayError> {
+        if (core.0 as usize) < self.halves.cores.len() {
+            return Ok(());
+        }
+        Err(ReplayError::Core { entry: self.counts.entries, core: core.0 })
+    }
+
+    fn check_slot(&mut self, core: CoreId, slot: SessionSlot) -> Result<(), ReplayError> {
+        let slots = &mut self.slots[core.0 as usize];
+        *slots = (*slots).max(u64::from(slot.0) + 1);
+        let all: u64 = if *slots == u64::from(slot.0) + 1 { self.slots.iter().sum() } else { 0 };
+        if all > MOST_SLOTS { Err(ReplayError::Slots { entry: self.counts.entries }) } else { Ok(()) }
+    }
+}
+
+/// The gauges that a state has, for people.
+fn shown(gauges: &Gauges) -> String {
+    let whole = |name: &str, value: Option<i64>| value.map(|value| format!("{name} {value}"));
+    let real = |name: &str, value: Option<f64>| value.map(|value| format!("{name} {value}"));
+    let parts = [
+        whole("pool", gauges.credit_pool),
+        whole("issued", gauges.credits_issued),
+        whole("sessions", gauges.sessions),
+        whole("in flight", gauges.in_flight),
+        real("priority threshold", gauges.priority_threshold),
+        real("concurrency limit", gauges.concurrency_limit),
+    ];
+    let parts: Vec<String> = parts.into_iter().flatten().collect();
+    if parts.is_empty() { "nothing".into() } else { format!("({})", parts.join(", ")) }
+}
+
+impl Place {
+    /// How one of this session's requests ends for a controller that did not decide as the recorded one did. `admitted`
+    /// and `late`: see [`Replayer`].
+    fn outcome(&mut self, recorded: Outcome, admitted: &mut u64, late: &mut u64) -> Outcome {
+        let rejected = match recorded {
+            Outcome::Completed => self.admitted == 0 && self.rejected > 0,
+            Outcome::Dropped => self.rejected > 0 || self.admitted == 0,
+        };
+        if rejected {
+            self.rejected = self.rejected.saturating_sub(1);
+            return Outcome::Dropped;
+        }
+        self.admitted = self.admitted.saturating_sub(1);
+        *admitted = admitted.saturating_sub(1);
+        if *late == 0 {
+            return Outcome::Completed;
+        }
+        *late -= 1;
+        Outcome::Dropped
+    }
+}
+
+impl std::fmt::Debug for Replayer {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Replayer")
+            .field("now", &Nanos(self.now.0))
+            .field("counts", &self.counts)
+            .finish_non_exhaustive()
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_late_rejection_of_another_controller_ends_one_request() {
+        let mut place = Place { generation: 1, session: None, admitted: 3, rejected: 1 };
+        let (mut admitted, mut late) = (3, 2);
+        let mut end = |recorded| place.outcome(recorded, &mut admitted, &mut late);
+        assert_eq!(end(Outcome::Dropped), Outcome::Dropped, "the one that was rejected on arrival");
+        assert_eq!(end(Outcome::Dropped), Outcome::Dropped, "both reject late");
+        assert_eq!(end(Outcome::Completed), Outcome::Dropped, "only the other does");
+        assert_eq!(end(Outcome::Dropped), Outcome::Completed, "only the recorded did");
+        assert_eq!((admitted, late, place.admitted, place.rejected), (0, 0, 0, 0));
+    }
+
+    #[test]
+    fn no_more_requests_are_rejected_late_than_are_admitted() {
+        let registry = leeward_controllers::builtin();
+        let environment = Environment::new(1, Nanos::from_micros(10), Nanos::from_micros(200));
+        let breakwater = registry.find("breakwater").unwrap();
+        let mut other = Replayer::other(breakwater, &Params::default(), &environment).unwrap();
+        let waited = Nanos::from_secs(1);
+        let turn = Entry::Execute { core: CoreId(0), waited, verdict: Verdict::Admit };
+        (0..5).for_each(|_| other.step(&turn).unwrap());
+        assert_eq!((other.counts.turns, other.counts.late_now, other.late), (5, 5, 0));
+        assert!(other.difference().unwrap().to_string().contains("execute (waited 1"), "{:?}", other.difference());
+        let nowhere = Entry::Execute { core: CoreId(1), waited, verdict: Verdict::Admit };
+        assert_eq!(other.step(&nowhere), Err(ReplayError::Core { entry: 6, core: 1 }));
+    }
+}

@@ -1,0 +1,201 @@
+//! Decisions of threading policies, and what a header says of their policy, as bytes. The rest of a recording is its siblings'.
+
+use std::sync::Arc;
+
+use super::bytes::{Bytes, Problem, put, put_signed, put_text};
+use super::entry::Entry;
+use super::header::{LONGEST_TEXT, put_params, read_params};
+use leeward_core::params::{ParamError, Params, Raw};
+use leeward_core::units::{Nanos, Rate, Time};
+use leeward_threading::curves::{CURVES_MAX, Curve, Curves, KNOTS_MAX, Knot};
+use leeward_threading::{
+    ArrivalWindow, Latencies, PolicySpec, ThreadEnvironment, ThreadSignals, Threading, ThreadingPolicy, WINDOW_MAX,
+    registry,
+};
+
+/// Policy of threading of the recorded run, with its parameters and surroundings, curves included.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ThreadingHeader {
+    /// The policy's name.
+    pub policy: String,
+    /// The parameters that were set; all others have their defaults.
+    pub params: Vec<(String, Raw)>,
+    /// The surroundings.
+    pub environment: ThreadEnvironment,
+}
+
+impl ThreadingHeader {
+    /// Of a policy as it is about to be built.
+    pub fn new(policy: &PolicySpec, params: &Params, environment: &ThreadEnvironment) -> Self {
+        ThreadingHeader {
+            policy: policy.name.into(),
+            params: params.pairs().map(|(name, raw)| (name.into(), raw)).collect(),
+            environment: environment.clone(),
+        }
+    }
+
+    /// The policy of that name with those parameters.
+    pub(super) fn build(&self) -> Result<Box<dyn ThreadingPolicy>, ParamError> {
+        let spec = registry::find(&self.policy).map_err(|error| ParamError::Conflict(error.to_string()))?;
+        let pairs: Vec<(&str, Raw)> = self.params.iter().map(|(name, raw)| (name.as_str(), raw.clone())).collect();
+        spec.build(&spec.params(&pairs)?, &self.environment)
+    }
+
+    pub(super) fn put(&self, out: &mut Vec<u8>) {
+        put_text(out, &self.policy);
+        put_params(&self.params, out);
+        let ThreadEnvironment { curves, first, cpus, slo, target, switch } = &self.environment;
+        put_text(out, &first.to_string());
+        put(out, (*cpus).into());
+        put(out, slo.map_or(0, |slo| slo.0.saturating_add(1)));
+        put(out, target.0);
+        put(out, switch.0);
+        let all = curves.as_ref().map_or(&[][..], |curves| curves.all());
+        put(out, all.len() as u64);
+        for curve in all {
+            put_text(out, &curve.setup.to_string());
+            put_number(out, curve.sustains);
+            put(out, curve.knots.len() as u64);
+            for knot in &curve.knots {
+                let Knot { load, p50_us, p99_us, p999_us, cpu, samples, spread } = *knot;
+                [load, p50_us, p99_us, p999_us, cpu, spread].iter().for_each(|number| put_number(out, *number));
+                put(out, samples);
+            }
+        }
+    }
+
+    pub(super) fn read(bytes: &mut Bytes<'_>) -> Result<Self, Problem> {
+        let (policy, params) = (bytes.text(LONGEST_TEXT)?, read_params(bytes)?);
+        let first = setup(bytes)?;
+        let cpus = u16::try_from(bytes.number()?).map_err(|_| "an impossible number of CPUs")?;
+        let slo = bytes.number()?.checked_sub(1).map(Nanos);
+        let (target, switch) = (Nanos(bytes.number()?), Nanos(bytes.number()?));
+        let count = bytes.number()?;
+        if count > CURVES_MAX as u64 {
+            return Err("too many curves");
+        }
+        let curves = (0..count).map(|_| curve(bytes)).collect::<Result<Vec<Curve>, Problem>>()?;
+        let curves = match curves.is_empty() {
+            true => None,
+            false => Some(Arc::new(Curves::new(curves).map_err(|_| "curves that can't be")?)),
+        };
+        let environment = ThreadEnvironment { curves, first, cpus, slo, target, switch };
+        Ok(ThreadingHeader { policy, params, environment })
+    }
+}
+
+fn curve(bytes: &mut Bytes<'_>) -> Result<Curve, Problem> {
+    let (setup, sustains, count) = (setup(bytes)?, number(bytes)?, bytes.number()?);
+    if count > KNOTS_MAX as u64 {
+        return Err("a curve has too many knots");
+    }
+    let knot = |bytes: &mut Bytes<'_>| {
+        let mut numbers = [0.0; 6];
+        for place in &mut numbers {
+            *place = number(bytes)?;
+        }
+        let [load, p50_us, p99_us, p999_us, cpu, spread] = numbers;
+        Ok::<_, Problem>(Knot { load, p50_us, p99_us, p999_us, cpu, samples: bytes.number()?, spread })
+    };
+    let knots = (0..count).map(|_| knot(bytes)).collect::<Result<Vec<Knot>, Problem>>()?;
+    Ok(Curve { setup, knots, sustains })
+}
+
+/// All of a decision but its time.
+pub(super) fn encode(signals: &ThreadSignals, wanted: Option<Threading>, timeout: Time, out: &mut Vec<u8>) {
+    let ThreadSignals { now, arrivals, offered, demand, dropped, oldest, waiting, in_flight, .. } = signals;
+    put(out, arrivals.total());
+    put(out, arrivals.len() as u64);
+    // Each is a little before the one after it, the latest a little before now.
+    let mut after = now.0;
+    for stamp in arrivals.stamps().iter().rev() {
+        put_signed(out, after.wrapping_sub(stamp.0) as i64);
+        after = stamp.0;
+    }
+    put_number(out, offered.0);
+    out.push(u8::from(demand.is_some()));
+    if let Some(demand) = demand {
+        put_number(out, demand.0);
+    }
+    let ThreadSignals { blocked, runnable, cpus, seen, ended, late, cpu_permille, current, since, .. } = signals;
+    let numbers = [
+        *dropped,
+        oldest.0,
+        (*waiting).into(),
+        (*in_flight).into(),
+        (*blocked).into(),
+        (*runnable).into(),
+        (*cpus).into(),
+        seen.window,
+        seen.samples.into(),
+        seen.p50.0,
+        seen.p99.0,
+        *ended,
+        *late,
+        (*cpu_permille).into(),
+    ];
+    numbers.iter().for_each(|number| put(out, *number));
+    put_text(out, &current.to_string());
+    put_signed(out, now.0.wrapping_sub(since.0) as i64);
+    // Mostly never: no distance, and so written apart.
+    put(out, if timeout == Time::NEVER { 0 } else { timeout.0.wrapping_sub(now.0).wrapping_add(1) });
+    if let Some(wanted) = wanted {
+        put_text(out, &wanted.to_string());
+    }
+}
+
+pub(super) fn decode(now: Time, is_wanted: bool, bytes: &mut Bytes<'_>) -> Result<Entry, Problem> {
+    let (total, count) = (bytes.number()?, bytes.number()?);
+    if count > WINDOW_MAX as u64 {
+        return Err("a window has too many arrivals");
+    }
+    let mut stamps = [Time::ZERO; WINDOW_MAX];
+    let mut after = now.0;
+    for place in (0..count as usize).rev() {
+        after = after.wrapping_sub(bytes.signed()? as u64);
+        stamps[place] = Time(after);
+    }
+    let stamps = &stamps[..count as usize];
+    if !stamps.is_sorted() {
+        return Err("arrivals are not in order");
+    }
+    let mut signals = ThreadSignals::idle(now, Threading::Cores(1));
+    signals.arrivals = ArrivalWindow::new(stamps.iter().copied(), total);
+    signals.offered = Rate(number(bytes)?);
+    signals.demand = match bytes.byte()? {
+        0 => None,
+        1 => Some(Rate(number(bytes)?)),
+        _ => return Err("a demand is neither told nor not"),
+    };
+    (signals.dropped, signals.oldest) = (bytes.number()?, Nanos(bytes.number()?));
+    (signals.waiting, signals.in_flight) = (bytes.small()?, bytes.small()?);
+    (signals.blocked, signals.runnable, signals.cpus) = (tiny(bytes)?, tiny(bytes)?, tiny(bytes)?);
+    let (window, samples) = (bytes.number()?, bytes.small()?);
+    signals.seen = Latencies { window, samples, p50: Nanos(bytes.number()?), p99: Nanos(bytes.number()?) };
+    (signals.ended, signals.late) = (bytes.number()?, bytes.number()?);
+    signals.cpu_permille = bytes.small()?;
+    signals.current = setup(bytes)?;
+    signals.since = Time(now.0.wrapping_sub(bytes.signed()? as u64));
+    let timeout = match bytes.number()? {
+        0 => Time::NEVER,
+        after => Time(now.0.wrapping_add(after - 1)),
+    };
+    let wanted = is_wanted.then(|| setup(bytes)).transpose()?;
+    Ok(Entry::Threading { signals, wanted, timeout })
+}
+
+fn setup(bytes: &mut Bytes<'_>) -> Result<Threading, Problem> {
+    bytes.text(LONGEST_TEXT)?.parse().map_err(|_| "a setup that is none")
+}
+
+fn tiny(bytes: &mut Bytes<'_>) -> Result<u16, Problem> {
+    u16::try_from(bytes.number()?).map_err(|_| "a number of threads is longer than 16 bits")
+}
+
+fn put_number(out: &mut Vec<u8>, number: f64) {
+    out.extend_from_slice(&number.to_bits().to_le_bytes());
+}
+
+fn number(bytes: &mut Bytes<'_>) -> Result<f64, Problem> {
+    bytes.word().map(f64::from_bits)
+}

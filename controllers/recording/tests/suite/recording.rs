@@ -1,0 +1,522 @@
+//! Recordings as bytes: whatever they are, reading ends with a clear word, in bounded memory; a sink that is full ends a
+//! recording and not the plant.
+
+use leeward_core::params::{Params, Raw};
+use leeward_core::registry::Environment;
+use leeward_core::server::{
+    Admission, Arrival, ControlLoop, CoreId, CoresGranted, Departure, Downstream, Feedback, Gauges, Opened, Outcome,
+    RejectReason, ServerHalves, Session, SessionSlot, Signals, Verdict,
+};
+use leeward_core::units::{CreditId, Credits, Method, Nanos, Priority, Time};
+use leeward_recording::{
+    Answer, Block, EndReason, Entry, Full, Header, Item, Memory, ReadError, Reader, Replayer, SessionCall,
+    SessionEntry, Sink, record,
+};
+use proptest::prelude::*;
+use proptest::test_runner::RngSeed;
+use std::sync::{Arc, Mutex, OnceLock};
+
+/// As `docs/recording-format.md` has it, byte by byte: preamble and header, five entries, end.
+const PINNED: &str = "\
+    4c4545575245430a0300012c000000e0b834f705302e312e300661207465737405636f64656c02904ec09a0c0108696e7465\
+    7276616c000738303030306e730261000000c912ff792c0102d80401030507e8070403020100000000ac02cd010213010305\
+    40ac026101021401030507e807040302010000000001c201021301030540220102000103054008058000092601ff00000000\
+    00000002070000000200010101014801ac020103040000003263aefd0008a202";
+
+fn environment() -> Environment {
+    Environment::new(2, Nanos::from_micros(10), Nanos::from_micros(200))
+}
+
+fn header(name: &str) -> Header {
+    Header::new("a test", leeward_controllers::builtin().find(name).unwrap(), &Params::default(), &environment())
+}
+
+fn halves(name: &str) -> ServerHalves {
+    leeward_controllers::builtin().find(name).unwrap().server(&Params::default(), &environment()).unwrap()
+}
+
+/// A few sessions for a while, with clocks that differ.
+fn drive(halves: &mut ServerHalves, steps: u64) {
+    let mut sessions: Vec<Session> = (0..6).map(|n| Session::new(SessionSlot(n / 2), CoreId(n % 2))).collect();
+    for session in &mut sessions {
+        halves.cores[session.core.0 as usize].open(session, &Opened { now: Time(9), demand: 1 });
+    }
+    for step in 0..steps {
+        let now = Time(1_000 + step * 7_000 - step % 3);
+        let session = &mut sessions[(step % 6) as usize];
+        let core = halves.cores[session.core.0 as usize].as_mut();
+        match step % 5 {
+            0 | 1 => {
+                let delay = Nanos(step % 97 * 5_000);
+                let random = step.wrapping_mul(0x9E37_79B9_7F4A_7C15);
+                let event = Arrival::new(now)
+                    .with_demand((step % 4) as u32)
+                    .with_priority(Priority::from_random(random))
+                    .with_delay(delay)
+                    .with_random(random);
+                let turn = Nanos(step % 89 * 8_000);
+                let (verdict, ticket) = session.request(core, &event);
+                let outcome = match verdict {
+                    Verdict::Admit if core.execute(turn) == Verdict::Admit => Outcome::Completed,
+                    _ => Outcome::Dropped,
+                };
+                let sojourn = delay + Nanos(10_000);
+                let _ = session.reply(core, ticket, &Departure { now, outcome, sojourn, credit: CreditId(now.0 / 2) });
+            }
+            2 => drop(core.demand(session, now)),
+            3 => {
+                if let Some(slot) = core.next_to_wake(step) {
+                    let named = sessions.iter_mut().find(|s| s.slot == slot && s.core == CoreId((step % 2) as u32));
+                    if let Some(named) = named {
+                        let _ = halves.cores[named.core.0 as usize].wake(named, now);
+                    }
+                }
+            }
+            _ if step % 50 == 4 => {
+                core.close(session, now);
+                *session = Session::new(session.slot, session.core);
+                core.open(session, &Opened { now, demand: 2 });
+            }
+            _ => {
+                let counts =
+                    Signals { arrivals: 2, completions: step % 3, drops: 1, lock_drops: 1, ..Signals::idle(now) };
+                // Always a queue, which shows an overload.
+                halves.control.tick(&Signals { run_delay: Nanos(70_000 + step % 83 * 2_000), ..counts });
+            }
+        }
+    }
+}
+
+fn recording(name: &str, steps: u64) -> Vec<u8> {
+    let memory = Memory::new(1 << 24);
+    let (mut halves, recorder) = record(halves(name), &header(name), Box::new(memory.clone()));
+    drive(&mut halves, steps);
+    memory.finish(&recorder)
+}
+
+fn sound() -> &'static [u8] {
+    static SOUND: OnceLock<Vec<u8>> = OnceLock::new();
+    SOUND.get_or_init(|| recording("breakwater", 600))
+}
+
+/// Reads `bytes`: how many entries there were, and the error. Replays what it can.
+fn read(bytes: &[u8]) -> (u64, Option<ReadError>) {
+    let registry = leeward_controllers::builtin();
+    let mut replayer = None;
+    let mut entries = 0;
+    for item in Reader::items(bytes) {
+        match item {
+            Ok(Item::Header(header)) => replayer = Replayer::same(&header, &registry).ok(),
+            Ok(Item::Entry(entry)) => {
+                entries += 1;
+                if replayer.as_mut().is_some_and(|replayer| replayer.step(&entry).is_err()) {
+                    replayer = None;
+                }
+            }
+            Ok(Item::End(end)) => assert_eq!(end.entries, entries),
+            Err(error) => return (entries, Some(error)),
+        }
+    }
+    (entries, None)
+}
+
+fn entries(bytes: &[u8]) -> Vec<Entry> {
+    Reader::items(bytes)
+        .filter_map(|item| match item {
+            Ok(Item::Entry(entry)) => Some(entry),
+            _ => None,
+        })
+        .collect()
+}
+
+#[test]
+fn a_recording_replays() {
+    for algorithm in leeward_controllers::builtin().algorithms() {
+        let bytes = recording(algorithm.name, 3_000);
+        let mut replayer = Replayer::same(&header(algorithm.name), &leeward_controllers::builtin()).unwrap();
+        for entry in entries(&bytes) {
+            replayer.step(&entry).unwrap();
+        }
+        assert_eq!(replayer.difference(), None, "{}", algorithm.name);
+        let counts = replayer.counts();
+        assert!(counts.closed > 10 && counts.turns > 100 && counts.entries > 2_000, "{counts:?}");
+        let asks_twice = ["breakwater", "efficiency", "auto", "edge"].contains(&algorithm.name);
+        assert_eq!(counts.late_then > 10, asks_twice, "{} {counts:?}", algorithm.name);
+        assert_eq!(read(&bytes).1, None);
+    }
+}
+
+#[test]
+fn every_cut_is_noticed_and_what_precedes_it_is_read() {
+    let bytes = sound();
+    let whole = read(bytes).0;
+    let mut before = 0;
+    for length in 0..bytes.len() {
+        let (entries, error) = read(&bytes[..length]);
+        match error.unwrap() {
+            ReadError::Foreign => assert_eq!(length, 0),
+            ReadError::CutOff { offset, entries: counted } => {
+                assert_eq!((offset, counted), (length as u64, entries));
+            }
+            other => panic!("{length}: {other}"),
+        }
+        assert!(entries >= before, "more bytes, fewer entries");
+        before = entries;
+    }
+    assert_eq!(before, whole);
+}
+
+#[test]
+fn what_is_no_recording_is_called_so() {
+    let check = |bytes: &[u8], words: &str| {
+        let said = read(bytes).1.unwrap().to_string();
+        assert!(said.contains(words), "{said}");
+    };
+    check(b"", "not a recording");
+    check(b"{", "not a recording");
+    check(b"[scenario]\nid = 'x'\n", "not a recording");
+    let mut newer = sound().to_vec();
+    newer[8] = 9;
+    check(&newer, "format 9");
+    let mut longer = sound().to_vec();
+    longer.push(0);
+    check(&longer, "something follows the end");
+    let header = Block::recording(&header("none"), &[]);
+    check(&[sound(), &header].concat(), "something follows the end");
+}
+
+#[test]
+fn places_that_no_plant_has_are_refused() {
+    let check = |change: &dyn Fn(&mut leeward_recording::SessionEntry), words: &str| {
+        let mut entries = entries(sound());
+        let Entry::Session(first) = &mut entries[0] else { panic!("an open comes first") };
+        change(first);
+        let mut replayer = Replayer::same(&header("breakwater"), &leeward_controllers::builtin()).unwrap();
+        let refused = entries.iter().find_map(|entry| replayer.step(entry).err()).unwrap().to_string();
+        assert!(refused.contains(words), "{refused}");
+    };
+    check(&|entry| entry.slot = SessionSlot(u32::MAX), "places for more than");
+    check(&|entry| entry.core = CoreId(2), "there is no core 2");
+    check(&|entry| entry.slot = SessionSlot(77), "which is not open");
+    check(&|entry| entry.slot = SessionSlot(1), "which is already open");
+}
+
+/// Takes so many blocks.
+struct Narrow {
+    memory: Memory,
+    left: usize,
+}
+
+impl Sink for Narrow {
+    fn take(&mut self, block: Block) -> Result<Vec<u8>, Full> {
+        self.left = self.left.checked_sub(1).ok_or(Full)?;
+        self.memory.take(block)
+    }
+}
+
+#[test]
+fn a_full_sink_ends_the_recording_and_not_the_plant() {
+    for left in [0, 1, 2, 5] {
+        let memory = Memory::new(1 << 24);
+        let sink = Narrow { memory: memory.clone(), left };
+        let (mut recorded, recorder) = record(halves("breakwater"), &header("breakwater"), Box::new(sink));
+        drive(&mut recorded, 100_000);
+        assert!(!recorder.is_recording());
+        let mut plain = halves("breakwater");
+        drive(&mut plain, 100_000);
+        assert_eq!(recorded.control.gauges(), plain.control.gauges(), "the plant went on all the same");
+        let bytes = memory.finish(&recorder);
+        if left == 0 {
+            continue;
+        }
+        let items: Vec<Item> = Reader::items(&bytes).collect::<Result<_, _>>().unwrap();
+        let Some(Item::End(end)) = items.last() else { panic!("no end") };
+        assert_eq!((end.reason, end.entries), (EndReason::Overrun, items.len() as u64 - 2));
+        assert_eq!(end.entries > 0, left > 1);
+    }
+}
+
+/// Writes down who called it. No method may have its default here, so that one that is new has to come to the test below.
+struct Witness(Arc<Mutex<Vec<&'static str>>>);
+
+impl Witness {
+    fn note(&self, method: &'static str) {
+        self.0.lock().unwrap().push(method);
+    }
+}
+
+#[deny(clippy::missing_trait_methods)]
+impl Admission for Witness {
+    fn open(&mut self, _: &mut Session, _: &Opened) {
+        self.note("open");
+    }
+    fn request(&mut self, _: &mut Session, _: &Arrival) -> Verdict {
+        self.note("request");
+        Verdict::Reject(RejectReason::Priority)
+    }
+    fn execute(&mut self, _: Nanos) -> Verdict {
+        self.note("execute");
+        Verdict::Reject(RejectReason::Concurrency)
+    }
+    fn reply(&mut self, _: &mut Session, _: &Departure) -> Feedback {
+        self.note("reply");
+        Feedback { custom: 1, ..Feedback::NONE }
+    }
+    fn demand(&mut self, _: &mut Session, _: Time) -> Option<Feedback> {
+        self.note("demand");
+        Some(Feedback { custom: 2, ..Feedback::NONE })
+    }
+    fn next_to_wake(&mut self, _: u64) -> Option<SessionSlot> {
+        self.note("next to wake");
+        Some(SessionSlot(3))
+    }
+    fn wake(&mut self, _: &mut Session, _: Time) -> Feedback {
+        self.note("wake");
+        Feedback { custom: 4, ..Feedback::NONE }
+    }
+    fn close(&mut self, _: &mut Session, _: Time) {
+        self.note("close");
+    }
+}
+
+#[deny(clippy::missing_trait_methods)]
+impl ControlLoop for Witness {
+    fn period(&self) -> Nanos {
+        self.note("period");
+        Nanos(5)
+    }
+    fn tick(&mut self, _: &Signals) {
+        self.note("tick");
+    }
+    fn cores_granted(&mut self, _: &CoresGranted) {
+        self.note("cores granted");
+    }
+    fn downstream(&mut self, _: &Downstream) {
+        self.note("downstream");
+    }
+    fn gauges(&self) -> Gauges {
+        self.note("gauges");
+        Gauges { in_flight: Some(6), ..Gauges::default() }
+    }
+}
+
+/// Every method of the halves gets through, once, with its answer; while recording each that decides has its entry.
+#[test]
+fn every_method_is_forwarded_and_recorded() {
+    let calls = Arc::new(Mutex::new(Vec::new()));
+    let witness = || Box::new(Witness(Arc::clone(&calls)));
+    let memory = Memory::new(1 << 20);
+    let halves = ServerHalves { cores: vec![witness()], control: witness() };
+    let (mut halves, recorder) = record(halves, &header("none"), Box::new(memory.clone()));
+    let all = |halves: &mut ServerHalves| {
+        let (core, control) = (halves.cores[0].as_mut(), halves.control.as_mut());
+        let mut session = Session::new(SessionSlot(0), CoreId(0));
+        let now = Time(1);
+        let arrival = Arrival::new(now);
+        core.open(&mut session, &Opened { now, demand: 0 });
+        assert_eq!(core.request(&mut session, &arrival), Verdict::Reject(RejectReason::Priority));
+        assert_eq!(core.execute(Nanos(7)), Verdict::Reject(RejectReason::Concurrency));
+        let departure = Departure { now, outcome: Outcome::Dropped, sojourn: Nanos(0), credit: CreditId::NONE };
+        assert_eq!(core.reply(&mut session, &departure).custom, 1);
+        assert_eq!(core.demand(&mut session, now).unwrap().custom, 2);
+        assert_eq!(core.next_to_wake(0), Some(SessionSlot(3)));
+        assert_eq!(core.wake(&mut session, now).custom, 4);
+        core.close(&mut session, now);
+        assert_eq!(control.period(), Nanos(5));
+        control.tick(&Signals::idle(now));
+        control.cores_granted(&CoresGranted { now, granted: 1, total: 2 });
+        control.downstream(&Downstream::new(3, 1.0));
+        assert_eq!(control.gauges().in_flight, Some(6));
+    };
+    let fast = ["open", "request", "execute", "reply", "demand", "next to wake", "wake", "close", "period", "tick"];
+    all(&mut halves);
+    // The entry of a tick or a grant has the state after it.
+    let slow = ["gauges", "cores granted", "gauges", "downstream", "gauges", "gauges"];
+    assert_eq!(std::mem::take(&mut *calls.lock().unwrap()), [&fast[..], &slow].concat());
+    let bytes = memory.finish(&recorder);
+    all(&mut halves);
+    assert_eq!(*calls.lock().unwrap(), [&fast[..], &["cores granted", "downstream", "gauges"]].concat());
+    let name = |entry: &Entry| match entry {
+        Entry::Session(entry) => entry.call.name(),
+        Entry::Execute { .. } => "execute",
+        Entry::Next { .. } => "next to wake",
+        Entry::Tick { .. } => "tick",
+        Entry::Granted { .. } => "cores granted",
+        Entry::Downstream { .. } => "downstream",
+        Entry::Threading { .. } => "threading",
+    };
+    let recorded: Vec<_> = entries(&bytes).iter().map(name).collect();
+    let mut expected = vec!["open", "request", "execute", "reply (dropped)", "demand", "next to wake", "wake", "close"];
+    expected.extend(["tick", "cores granted", "downstream"]);
+    assert_eq!(recorded, expected);
+}
+
+#[test]
+fn nothing_is_recorded_after_the_end() {
+    let memory = Memory::new(1 << 20);
+    let (mut recorded, recorder) = record(halves("dagor"), &header("dagor"), Box::new(memory.clone()));
+    drive(&mut recorded, 100);
+    let bytes = memory.finish(&recorder);
+    drive(&mut recorded, 100);
+    let again = recorder.finish();
+    assert_eq!(again.end.entries, entries(&bytes).len() as u64);
+    assert_eq!(again.blocks.len(), 1);
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig {
+        cases: 300,
+        rng_seed: RngSeed::Fixed(7),
+        failure_persistence: None,
+        ..ProptestConfig::default()
+    })]
+
+    #[test]
+    fn noise_is_refused(noise in prop::collection::vec(any::<u8>(), 0..2_000)) {
+        prop_assert!(read(&noise).1.is_some());
+        // The same behind a sound beginning.
+        let (_, error) = read(&[&sound()[..10], &noise].concat());
+        prop_assert!(error.is_some());
+    }
+
+    /// Any change of bytes is noticed: checksums cover everything but the beginning, which is compared.
+    #[test]
+    fn damage_is_noticed(place in any::<prop::sample::Index>(), with in 1u8..) {
+        let mut bytes = sound().to_vec();
+        let place = place.index(bytes.len());
+        bytes[place] ^= with;
+        let error = read(&bytes).1;
+        prop_assert!(error.is_some(), "byte {}", place);
+    }
+
+    #[test]
+    fn parts_that_are_missing_are_noticed(from in any::<prop::sample::Index>(), length in 1usize..400) {
+        let bytes = sound();
+        let from = from.index(bytes.len());
+        let rest = bytes.get(from + length..).unwrap_or_default();
+        prop_assert!(read(&[&bytes[..from], rest].concat()).1.is_some());
+    }
+
+    /// Damage with a checksum that fits, as an attacker would write it: nothing gets out of hand, whatever controller is
+    /// built; one that panics over impossible sums (in this profile) is caught. Numbers are those of entries that were read, exchanged and changed.
+    #[test]
+    fn forged_entries_are_harmless(
+        changes in prop::collection::vec((any::<prop::sample::Index>(), any::<prop::sample::Index>(), any::<[u64; 4]>(), 0u8..8), 1..30),
+        algorithm in 0usize..10,
+    ) {
+        let registry = leeward_controllers::builtin();
+        let algorithm = registry.algorithms().nth(algorithm).unwrap();
+        let mut forged = entries(sound());
+        for (place, from, words, kind) in changes {
+            let (place, from) = (place.index(forged.len()), from.index(forged.len()));
+            let other = forged[from];
+            match (&mut forged[place], kind) {
+                (entry, 0) => *entry = other,
+                (Entry::Tick { signals, .. }, 1..=4) => {
+                    *signals = Signals {
+                        now: Time(words[0]),
+                        packet_delay: Nanos(words[1]),
+                        run_delay: Nanos(words[2]),
+                        arrivals: words[3],
+                        completions: words[0] ^ words[1],
+                        drops: words[2],
+                        lock_drops: words[3],
+                    };
+                }
+                (Entry::Session(entry), 1) => entry.pending = words[0] as u32,
+                (Entry::Session(entry), 2) => entry.demand = words[0] as u32,
+                (Entry::Session(entry), 3) => entry.slot = SessionSlot(words[0] as u32 >> (words[1] % 32)),
+                (Entry::Session(entry), _) => {
+                    use leeward_recording::SessionCall as Call;
+                    let now = Time(words[0]);
+                    entry.call = match entry.call {
+                        Call::Open(_) => Call::Open(Opened { now, demand: words[1] as u32 }),
+                        Call::Request(mut event) => {
+                            event.now = now;
+                            Call::Request(event.with_delay(Nanos(words[1])).with_demand(words[2] as u32))
+                        }
+                        Call::Reply(event) => Call::Reply(Departure { now, sojourn: Nanos(words[1]), credit: CreditId(words[2]), ..event }),
+                        call => call,
+                    };
+                }
+                (Entry::Next { random, .. }, _) => *random = words[0],
+                (Entry::Execute { waited, .. }, 1..=4) => *waited = Nanos(words[0]),
+                (Entry::Execute { core, .. }, _) => *core = CoreId(words[0] as u32 >> (words[1] % 32)),
+                _ => {}
+            }
+        }
+        let bytes = Block::recording(&header(algorithm.name), &forged);
+        prop_assert_eq!(&entries(&bytes), &forged);
+        let same = Replayer::same(&header(algorithm.name), &registry).unwrap();
+        let other = Replayer::other(algorithm, &Params::default(), &environment()).unwrap();
+        for mut replayer in [same, other] {
+            for entry in &forged {
+                if replayer.step(entry).is_err() {
+                    break;
+                }
+            }
+        }
+    }
+}
+
+/// The bytes of version 3. If this changes, so must the version, and old recordings must be refused or still be read.
+#[test]
+fn the_format_is_pinned() {
+    let mut header = header("codel");
+    header.version = "0.1.0".into();
+    header.params = vec![("interval".into(), Raw::Text("80000ns".into()))];
+    let place = |call, answer| {
+        Entry::Session(SessionEntry {
+            core: CoreId(1),
+            slot: SessionSlot(2),
+            pending: 1,
+            demand: 3,
+            call,
+            answer,
+            window: Credits(5),
+            answered: Method::DEFAULT,
+            custom: None,
+        })
+    };
+    let arrival = Arrival::new(Time(300))
+        .with_demand(3)
+        .with_priority(Priority::new(7))
+        .with_delay(Nanos(1_000))
+        .with_random(0x0102_0304);
+    let feedback = Feedback { window: Credits(5), ..Feedback::NONE };
+    let named = Feedback { credit: CreditId(9), ..feedback };
+    let departure = Departure { now: Time(290), outcome: Outcome::Dropped, sojourn: Nanos(64), credit: CreditId::NONE };
+    let granted = Departure { outcome: Outcome::Completed, credit: CreditId(8), ..departure };
+    let of_method = |entry| match entry {
+        Entry::Session(entry) => Entry::Session(SessionEntry { answered: Method(300), ..entry }),
+        other => other,
+    };
+    let entries = [
+        place(SessionCall::Request(arrival.with_method(Method(300))), Answer::Verdict(Verdict::Admit)),
+        of_method(place(SessionCall::Reply(departure), Answer::Feedback(feedback))),
+        place(SessionCall::Request(arrival), Answer::Verdict(Verdict::Reject(RejectReason::Delay))),
+        place(SessionCall::Reply(departure), Answer::Feedback(feedback)),
+        place(SessionCall::Reply(granted), Answer::Feedback(named)),
+        Entry::Next { core: CoreId(1), random: 255, chosen: Some(SessionSlot(2)) },
+        Entry::Tick {
+            signals: Signals { arrivals: 2, drops: 1, lock_drops: 1, ..Signals::idle(Time(290)) },
+            gauges: Gauges { credit_pool: Some(-1), ..Gauges::default() },
+        },
+        Entry::Execute { core: CoreId(1), waited: Nanos(300), verdict: Verdict::Reject(RejectReason::Delay) },
+    ];
+    let bytes: String =
+        Block::recording(&header, &entries).iter().map(|byte| format!("{byte:02x}")).collect::<Vec<_>>().join("");
+    assert_eq!(bytes, PINNED);
+}
+
+#[test]
+fn a_header_that_asks_for_too_much_is_refused() {
+    let mut many = header("none");
+    many.environment = Environment::new(u32::MAX, Nanos(1), Nanos(1));
+    let error = read(&Block::recording(&many, &[])).1.unwrap();
+    assert!(error.to_string().contains("an impossible number of cores"), "{error}");
+    let mut long = header("none");
+    long.params = vec![("x".repeat(300), Raw::Integer(1))];
+    let error = read(&Block::recording(&long, &[])).1.unwrap();
+    assert!(error.to_string().contains("too long"), "{error}");
+}

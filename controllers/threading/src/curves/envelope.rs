@@ -1,0 +1,209 @@
+//! Which setup is best at which load, worked out once: a decision then looks up one interval, however many setups there are.
+
+use super::{Curve, Curves, Tail};
+use leeward_core::units::{Nanos, Rate};
+
+/// Which setup is best.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Objective {
+    /// The one of least predicted tail latency.
+    Latency(Tail),
+    /// The one that takes the least CPU, of those whose predicted tail is at most this; where there is none, the one of least latency.
+    Cpu(Tail, Nanos),
+}
+
+impl Objective {
+    fn tail(self) -> Tail {
+        match self {
+            Objective::Latency(tail) | Objective::Cpu(tail, _) => tail,
+        }
+    }
+}
+
+/// The best setup by load.
+#[derive(Clone, Debug)]
+pub struct Envelope {
+    curves: Curves,
+    objective: Objective,
+    /// Part of what a setup sustains up to which it is chosen.
+    margin: f64,
+    /// Where each interval begins, ascending, the first at 0.
+    from: Vec<f64>,
+    /// Place of the interval's best among the curves.
+    best: Vec<u16>,
+}
+
+/// A line over an interval: value at its begin and slope.
+#[derive(Clone, Copy)]
+struct Line {
+    place: usize,
+    at: f64,
+    slope: f64,
+}
+
+impl Envelope {
+    /// Works it out. No setup is chosen beyond `margin` (0 to 1) of what it sustains, unless none is left.
+    pub fn new(curves: Curves, objective: Objective, margin: f64) -> Self {
+        let mut envelope = Envelope { curves, objective, margin, from: Vec::new(), best: Vec::new() };
+        let mut bends: Vec<f64> = vec![0.0];
+        for curve in envelope.curves.all() {
+            bends.extend(curve.knots.iter().map(|knot| knot.load));
+            bends.push(curve.sustains * margin);
+        }
+        bends.sort_by(f64::total_cmp);
+        bends.dedup();
+        // Beyond the last bend nothing changes any more.
+        let last = bends.last().copied().unwrap_or(0.0);
+        bends.push(last * 2.0 + 1.0);
+        for pair in bends.windows(2) {
+            envelope.add_interval(pair[0], pair[1]);
+        }
+        envelope
+    }
+
+    /// The curves that it is of.
+    pub fn curves(&self) -> &Curves {
+        &self.curves
+    }
+
+    /// The best curve at this load. A load that is no number is none.
+    pub fn best(&self, load: Rate) -> &Curve {
+        self.curve(self.interval(load))
+    }
+
+    /// Place of the best curve at this load, and the greatest load below at which another one is; `None` if it is the best without any
+    /// load.
+    pub fn best_and_bend(&self, load: Rate) -> (usize, Option<Rate>) {
+        let interval = self.interval(load);
+        (usize::from(self.best[interval]), (interval > 0).then(|| Rate(self.from[interval])))
+    }
+
+    /// The intervals: where each begins, and its best.
+    pub fn intervals(&self) -> impl Iterator<Item = (Rate, &Curve)> {
+        self.from.iter().enumerate().map(|(interval, from)| (Rate(*from), self.curve(interval)))
+    }
+
+    /// Whether a setup may be chosen at this load.
+    pub fn is_eligible(&self, curve: &Curve, load: Rate) -> bool {
+        load.0 <= curve.sustains * self.margin
+    }
+
+    /// The number that the objective compares, smaller is better; `None` where the setup is not eligible.
+    pub fn score(&self, curve: &Curve, load: Rate) -> Option<f64> {
+        if !self.is_eligible(curve, load) {
+            return None;
+        }
+        let latency = curve.latency(self.objective.tail(), load)?;
+        match self.objective {
+            Objective::Latency(_) => Some(latency.0 as f64),
+            // Who is too slow is not eligible for the price, and comes after whoever is.
+            Objective::Cpu(_, most) if latency <= most => curve.cpu(load),
+            Objective::Cpu(..) => Some(1e15 + latency.0 as f64),
+        }
+    }
+
+    fn interval(&self, load: Rate) -> usize {
+        self.from.partition_point(|from| *from <= load.0).saturating_sub(1)
+    }
+
+    fn curve(&self, interval: usize) -> &Curve {
+        &self.curves.all()[usize::from(self.best[interval])]
+    }
+
+    /// The best within `from..to`, where every curve is a line.
+    fn add_interval(&mut self, from: f64, to: f64) {
+        // Inside, so that no knot and no limit is met exactly.
+        let middle = from + (to - from) / 2.0;
+        let eligible: Vec<usize> = (0..self.curves.all().len())
+            .filter(|place| self.is_eligible(&self.curves.all()[*place], Rate(middle)))
+            .collect();
+        if eligible.is_empty() {
+            let strongest = self.curves.strongest().setup;
+            let place = self.curves.all().iter().position(|curve| curve.setup == strongest);
+            self.push(from, place.unwrap_or(0));
+            return;
+        }
+        let tails = self.lines(&eligible, from, to, |curve, load| match self.objective.tail() {
+            Tail::P99 => curve.between(load, |knot| knot.p99_us),
+            Tail::P999 => curve.between(load, |knot| knot.p999_us),
+        });
+        let Objective::Cpu(_, most) = self.objective else { return self.add_lines(&tails, from, to) };
+        let most = most.as_micros_f64();
+        let cpus = self.lines(&eligible, from, to, |curve, load| curve.between(load, |knot| knot.cpu));
+        // Where a setup becomes too slow, the choice may change.
+        let mut cuts: Vec<f64> = tails.iter().filter_map(|line| line.reaches(most, from, to)).collect();
+        cuts.extend([from, to]);
+        cuts.sort_by(f64::total_cmp);
+        cuts.dedup();
+        for pair in cuts.windows(2) {
+            let (begin, middle) = (pair[0] - from, (pair[0] + pair[1]) / 2.0 - from);
+            let quick: Vec<Line> =
+                tails.iter().zip(&cpus).filter(|(tail, _)| tail.value(middle) <= most).map(|(_, cpu)| *cpu).collect();
+            let lines = if quick.is_empty() { &tails } else { &quick };
+            let moved: Vec<Line> = lines.iter().map(|line| Line { at: line.value(begin), ..*line }).collect();
+            self.add_lines(&moved, pair[0], pair[1]);
+        }
+    }
+
+    fn lines(&self, places: &[usize], from: f64, to: f64, value: impl Fn(&Curve, f64) -> f64) -> Vec<Line> {
+        let line = |place: &usize| {
+            let curve = &self.curves.all()[*place];
+            let (at, end) = (value(curve, from), value(curve, to));
+            // Beyond the last knot a curve is level; `to` is the next bend, where it is at most reached.
+            Line { place: *place, at, slope: (end - at) / (to - from) }
+        };
+        places.iter().map(line).collect()
+    }
+
+    /// The lower envelope of lines over `from..to`: walks from each crossing to the next.
+    fn add_lines(&mut self, lines: &[Line], from: f64, to: f64) {
+        let (mut at, mut now) = (0.0, None::<Line>);
+        let least = |at: f64| {
+            lines.iter().copied().reduce(|a, b| {
+                let order = b.value(at).total_cmp(&a.value(at)).then(b.slope.total_cmp(&a.slope));
+                if order.is_lt() { b } else { a }
+            })
+        };
+        // Each line is the least once at most.
+        for _ in 0..=lines.len() {
+            let Some(best) = now.or_else(|| least(at)) else { return };
+            self.push(from + at, best.place);
+            let crossing = |line: &Line| {
+                let crossing = (line.at - best.at) / (best.slope - line.slope);
+                (line.slope < best.slope && crossing > at && from + crossing < to).then_some((crossing, *line))
+            };
+            let first = lines.iter().filter_map(crossing).reduce(|a, b| {
+                let order = b.0.total_cmp(&a.0).then(b.1.slope.total_cmp(&a.1.slope));
+                if order.is_lt() { b } else { a }
+            });
+            let Some((crossing, next)) = first else { return };
+            (at, now) = (crossing, Some(next));
+        }
+    }
+
+    fn push(&mut self, from: f64, place: usize) {
+        let place = place as u16;
+        if self.best.last() == Some(&place) {
+            return;
+        }
+        if self.from.last() == Some(&from) {
+            self.best.pop();
+            self.from.pop();
+            return self.push(from, usize::from(place));
+        }
+        self.from.push(from);
+        self.best.push(place);
+    }
+}
+
+impl Line {
+    fn value(&self, distance: f64) -> f64 {
+        self.at + self.slope * distance
+    }
+
+    /// The load strictly between `from` and `to` at which the line has this value.
+    fn reaches(&self, value: f64, from: f64, to: f64) -> Option<f64> {
+        let load = from + (value - self.at) / self.slope;
+        (load > from && load < to).then_some(load)
+    }
+}

@@ -1,0 +1,222 @@
+//! Curves: tail latency and CPU of every trained setup over the load (µTune §4.2: a piece-wise linear model). Pure data; files are read
+//! in the lab.
+
+mod envelope;
+
+pub use envelope::{Envelope, Objective};
+
+use super::setup::{Fanout, Threading};
+use leeward_core::units::{Nanos, Rate};
+
+/// Setups that a set of curves has at most.
+pub const CURVES_MAX: usize = 256;
+/// Knots that a curve has at most: more than any training measures, and few enough for a recording's header to hold all curves.
+pub const KNOTS_MAX: usize = 64;
+/// The greatest load, latency (µs) and number of CPUs that a curve may name: far beyond any machine, and safe to reckon with.
+pub const NUMBER_MAX: f64 = 1e12;
+
+/// Which latency a curve is asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Tail {
+    /// The 99th percentile, as in the paper.
+    P99,
+    /// The 99.9th percentile.
+    P999,
+}
+
+/// A setup at one load.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Knot {
+    /// Requests per second.
+    pub load: f64,
+    /// Median latency in µs.
+    pub p50_us: f64,
+    /// 99th percentile in µs.
+    pub p99_us: f64,
+    /// 99.9th percentile in µs.
+    pub p999_us: f64,
+    /// CPUs that the server's threads kept busy, polling included.
+    pub cpu: f64,
+    /// Requests measured.
+    pub samples: u64,
+    /// Half the distance of the 95-% bounds of the 99th percentile, over its value.
+    pub spread: f64,
+}
+
+/// A setup over the load.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Curve {
+    /// The setup.
+    pub setup: Threading,
+    /// By ascending load, at least two.
+    pub knots: Vec<Knot>,
+    /// Requests per second beyond which nothing is predicted, and the setup not chosen: its latency is no number there.
+    pub sustains: f64,
+}
+
+/// Curves that can't be used.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+#[non_exhaustive]
+pub enum CurvesError {
+    /// Too few or too many.
+    #[error("{what}: {found}; accepted: {accepted}")]
+    Count {
+        /// Setups, or knots of one.
+        what: String,
+        /// How many there are.
+        found: usize,
+        /// How many may be.
+        accepted: String,
+    },
+    /// A number that can't be.
+    #[error("{setup}: `{key}` can't be {found}; accepted: {accepted}")]
+    Number {
+        /// Setup of the curve.
+        setup: Threading,
+        /// The number's key.
+        key: &'static str,
+        /// Its value.
+        found: f64,
+        /// Values that it may have.
+        accepted: String,
+    },
+    /// A setup that is there twice.
+    #[error("{0} has two curves; accepted: one")]
+    Twice(Threading),
+}
+
+/// The curves of all setups of a service on a machine.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Curves {
+    curves: Vec<Curve>,
+}
+
+impl CurvesError {
+    /// Key of the curves file that is wrong, where it is one of a setup.
+    pub fn key(&self) -> Option<&'static str> {
+        match self {
+            CurvesError::Number { key, .. } => Some(key),
+            CurvesError::Count { .. } => Some("loads"),
+            CurvesError::Twice(_) => Some("name"),
+        }
+    }
+}
+
+impl Curves {
+    /// Checked curves, in the order given: of equal setups the first is preferred.
+    ///
+    /// # Errors
+    /// The first that is wrong: see [`CurvesError`].
+    pub fn new(curves: Vec<Curve>) -> Result<Curves, CurvesError> {
+        if curves.is_empty() || curves.len() > CURVES_MAX {
+            let accepted = format!("from 1 to {CURVES_MAX} setups");
+            return Err(CurvesError::Count { what: "setups".into(), found: curves.len(), accepted });
+        }
+        for (place, curve) in curves.iter().enumerate() {
+            if curves[..place].iter().any(|other| other.setup == curve.setup) {
+                return Err(CurvesError::Twice(curve.setup));
+            }
+            curve.check()?;
+        }
+        Ok(Curves { curves })
+    }
+
+    /// All curves, in their order; never none.
+    pub fn all(&self) -> &[Curve] {
+        &self.curves
+    }
+
+    /// Place of a setup's curve.
+    pub fn place(&self, setup: Threading) -> Option<usize> {
+        self.curves.iter().position(|curve| curve.setup == setup)
+    }
+
+    /// The curve of a setup.
+    pub fn of(&self, setup: Threading) -> Option<&Curve> {
+        self.place(setup).map(|place| &self.curves[place])
+    }
+
+    /// Curves whose setup `keep` wants; `None` if there is none.
+    pub fn only(&self, keep: impl Fn(&Threading) -> bool) -> Option<Curves> {
+        let curves: Vec<Curve> = self.curves.iter().filter(|curve| keep(&curve.setup)).cloned().collect();
+        (!curves.is_empty()).then_some(Curves { curves })
+    }
+
+    /// Curves of one fan-out; the cores of `CORE<n>` are asynchronous.
+    pub fn of_fanout(&self, fanout: Fanout) -> Option<Curves> {
+        self.only(|setup| setup.setup().map_or(Fanout::Async, |setup| setup.fanout) == fanout)
+    }
+
+    /// The setup that sustains most; of equals the first.
+    pub fn strongest(&self) -> &Curve {
+        self.curves.iter().reduce(|a, b| if b.sustains > a.sustains { b } else { a }).expect("never none")
+    }
+}
+
+impl Curve {
+    /// Latency that the setup has at this load: linear between knots, constant below the first and above the last. `None` beyond what
+    /// it sustains.
+    pub fn latency(&self, tail: Tail, load: Rate) -> Option<Nanos> {
+        (load.0 <= self.sustains).then(|| {
+            let us = self.between(load.0, |knot| match tail {
+                Tail::P99 => knot.p99_us,
+                Tail::P999 => knot.p999_us,
+            });
+            Nanos::from_secs_f64(us * 1e-6)
+        })
+    }
+
+    /// CPUs that the setup keeps busy at this load, as [`Curve::latency`].
+    pub fn cpu(&self, load: Rate) -> Option<f64> {
+        (load.0 <= self.sustains).then(|| self.between(load.0, |knot| knot.cpu))
+    }
+
+    /// A number of the knots at any load. No load, or one that is no number, is the smallest.
+    fn between(&self, load: f64, of: impl Fn(&Knot) -> f64) -> f64 {
+        let above = self.knots.partition_point(|knot| knot.load <= load);
+        match (above.checked_sub(1).map(|below| &self.knots[below]), self.knots.get(above)) {
+            (Some(a), Some(b)) => {
+                let part = (load - a.load) / (b.load - a.load);
+                of(a) + (of(b) - of(a)) * part
+            }
+            (Some(knot), None) | (None, Some(knot)) => of(knot),
+            (None, None) => 0.0,
+        }
+    }
+
+    /// Whether the numbers can be a curve's.
+    ///
+    /// # Errors
+    /// The first that can't.
+    pub fn check(&self) -> Result<(), CurvesError> {
+        let count = self.knots.len();
+        if !(2..=KNOTS_MAX).contains(&count) {
+            let what = format!("{}: loads", self.setup);
+            return Err(CurvesError::Count { what, found: count, accepted: format!("from 2 to {KNOTS_MAX} knots") });
+        }
+        let number = |key, found: f64, min: f64, max: f64, accepted: &dyn Fn() -> String| {
+            // Not a range: what is no number is in none.
+            let fits = found >= min && found <= max;
+            let error = || CurvesError::Number { setup: self.setup, key, found, accepted: accepted() };
+            if fits { Ok(()) } else { Err(error()) }
+        };
+        let mut before = 0.0;
+        for knot in &self.knots {
+            let positive = || format!("a number above 0, up to {NUMBER_MAX:e}");
+            number("loads", knot.load, f64::MIN_POSITIVE, NUMBER_MAX, &positive)?;
+            if knot.load <= before {
+                let accepted = format!("ascending loads, here above {before}");
+                return Err(CurvesError::Number { setup: self.setup, key: "loads", found: knot.load, accepted });
+            }
+            before = knot.load;
+            number("p50_us", knot.p50_us, f64::MIN_POSITIVE, NUMBER_MAX, &positive)?;
+            let from = |below: f64| move || format!("at least the percentile below it, here {below}");
+            number("p99_us", knot.p99_us, knot.p50_us, NUMBER_MAX, &from(knot.p50_us))?;
+            number("p999_us", knot.p999_us, knot.p99_us, NUMBER_MAX, &from(knot.p99_us))?;
+            number("cpu", knot.cpu, 0.0, NUMBER_MAX, &|| "a number of CPUs from 0".into())?;
+            number("spread", knot.spread, 0.0, NUMBER_MAX, &|| "a number from 0, such as 0.05".into())?;
+        }
+        let most = || format!("at least the first load, {}, up to {NUMBER_MAX:e}", self.knots[0].load);
+        number("sustains", self.sustains, self.knots[0].load, NUMBER_MAX, &most)
+    }
+}

@@ -1,0 +1,236 @@
+//! Bounds of the load: between which two rates it surely is, from windows of 5 to some thousand arrivals and from silence. Never here: what
+//! follows from a load.
+//!
+//! Each window of n gaps in a time t gives two bounds, which a Poisson stream keeps but with a small probability. Short windows know at once
+//! and little, long ones know well and late. Their bounds are intersected from the shortest on, and where one no longer meets the others
+//! the load has changed since: that window and all longer ones are about another load and are forgotten (the rule of intersecting
+//! confidence intervals, Goldenshluger and Nemirovski 1997). Poisson is the worst case of independent clients; gaps that vary less keep
+//! the bounds more surely.
+
+use super::super::window::ArrivalWindow;
+use leeward_core::units::{Nanos, Time};
+
+/// Arrivals after which the ring's windows are looked at.
+const LOOKS: [usize; 8] = [5, 8, 12, 16, 24, 32, 48, 64];
+/// Arrivals of the shortest window beyond the ring; each further one is twice as long.
+const FIRST_LONG: u64 = 128;
+/// Windows beyond the ring: the longest has 4,096 arrivals, which bound a rate to ± 7 %.
+const LONG: usize = 6;
+
+/// Bounds of a load, per second.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Bounds {
+    /// Surely at least this.
+    pub(super) low: f64,
+    /// Estimate, within the bounds.
+    pub(super) mean: f64,
+    /// Surely at most this.
+    pub(super) high: f64,
+    /// Arrivals behind the estimate.
+    pub(super) arrivals: u64,
+}
+
+/// Expected numbers of arrivals that a count bounds.
+#[derive(Clone, Copy, Debug)]
+struct Limits {
+    low: f64,
+    high: f64,
+}
+
+/// See the module.
+#[derive(Clone, Debug)]
+pub(super) struct Detector {
+    silence: f64,
+    looks: [Limits; LOOKS.len()],
+    long: [Limits; LONG],
+    /// Inverse of the arrivals of each long window.
+    shares: [f64; LONG],
+    /// Of each long window, where it begins and where the next one will.
+    anchors: [[Anchor; 2]; LONG],
+    begun: bool,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Anchor {
+    time: Time,
+    total: u64,
+}
+
+impl Detector {
+    /// All bounds together fail with probability `error` per decision.
+    pub(super) fn new(error: f64) -> Self {
+        let looks = (LOOKS.len() + LONG + 1) as f64;
+        let one = error / looks;
+        let quantile = normal_quantile(1.0 - one);
+        Detector {
+            silence: -one.ln(),
+            looks: LOOKS.map(|entries| limits(entries - 1, quantile)),
+            long: std::array::from_fn(|level| limits((FIRST_LONG << level) as usize, quantile)),
+            shares: std::array::from_fn(|level| 1.0 / (FIRST_LONG << level) as f64),
+            anchors: [[Anchor::default(); 2]; LONG],
+            begun: false,
+        }
+    }
+
+    /// Time without an arrival after which the load is surely below `rate`.
+    pub(super) fn silence(&self, rate: f64) -> Nanos {
+        Nanos::from_secs_f64(self.silence / rate)
+    }
+
+    /// The bounds now. `None` until a window says anything.
+    pub(super) fn update(&mut self, window: &ArrivalWindow, now: Time) -> Option<Bounds> {
+        let here = Anchor { time: now, total: window.total() };
+        if !self.begun {
+            (self.begun, self.anchors) = (true, [[here; 2]; LONG]);
+        }
+        let mut bounds = Bounds { low: 0.0, mean: 0.0, high: f64::INFINITY, arrivals: 0 };
+        let clear = window.clear();
+        // What an accepted window begins with, for those beyond the ring to begin there if they are of another load.
+        let mut begin = here;
+        if let Some(newest) = clear.last() {
+            bounds.narrow(0, seconds(now, *newest), Limits { low: 0.0, high: self.silence });
+        }
+        for (entries, limits) in LOOKS.iter().zip(self.looks) {
+            let Some(start) = clear.len().checked_sub(*entries) else { break };
+            if !bounds.narrow(*entries as u64 - 1, seconds(now, clear[start]), limits) {
+                self.anchors = [[begin; 2]; LONG];
+                return bounds.known();
+            }
+            begin = Anchor { time: clear[start], total: here.total.saturating_sub(*entries as u64 - 1) };
+        }
+        for (level, limits) in self.long.into_iter().enumerate() {
+            let length = FIRST_LONG << level;
+            let [start, _] = self.anchors[level];
+            let count = here.total.saturating_sub(start.total);
+            if count < length {
+                break;
+            }
+            // The bounds of `length` arrivals: a little wider than those of the `count` that there are.
+            let scale = count as f64 * self.shares[level];
+            let limits = Limits { low: limits.low * scale, high: limits.high * scale };
+            if !bounds.narrow(count, seconds(now, start.time), limits) {
+                self.anchors[level..].fill([begin; 2]);
+                break;
+            }
+            begin = start;
+        }
+        for (level, [start, next]) in self.anchors.iter_mut().enumerate() {
+            if here.total.saturating_sub(next.total) >= FIRST_LONG << level {
+                (*start, *next) = (*next, here);
+            }
+        }
+        bounds.known()
+    }
+}
+
+impl Bounds {
+    /// Takes in a window of `gaps` in so many seconds. Whether it meets the others.
+    fn narrow(&mut self, gaps: u64, seconds: f64, limits: Limits) -> bool {
+        // A clock that has not gone on since says nothing.
+        if seconds <= 0.0 {
+            return true;
+        }
+        // One division for all three: they are most of what a decision costs.
+        let per_second = 1.0 / seconds;
+        let (low, high) = (limits.low * per_second, limits.high * per_second);
+        if low > self.high || high < self.low {
+            return false;
+        }
+        (self.low, self.high) = (self.low.max(low), self.high.min(high));
+        self.mean = gaps as f64 * per_second;
+        self.arrivals = gaps;
+        true
+    }
+
+    fn known(mut self) -> Option<Bounds> {
+        self.mean = self.mean.clamp(self.low, self.high);
+        self.high.is_finite().then_some(self)
+    }
+}
+
+fn seconds(now: Time, then: Time) -> f64 {
+    now.since(then).0 as f64 * 1e-9
+}
+
+/// Expected numbers of arrivals between which `count` were seen, but with the probability of `quantile` on either side: the exact
+/// bounds are quantiles of the gamma distribution, here by the approximation of Wilson and Hilferty (within 3 % of them from 8 on, and
+/// wider below).
+fn limits(count: usize, quantile: f64) -> Limits {
+    let cube = |shape: f64, quantile: f64| {
+        let root = 1.0 - 1.0 / (9.0 * shape) + quantile / (3.0 * shape.sqrt());
+        shape * root.max(0.0).powi(3)
+    };
+    let count = count as f64;
+    Limits { low: cube(count, -quantile), high: cube(count + 1.0, quantile) }
+}
+
+/// The standard normal quantile of a probability above one half (Abramowitz and Stegun 26.2.23, within 4.5e-4).
+fn normal_quantile(probability: f64) -> f64 {
+    let t = (-2.0 * (1.0 - probability).ln()).sqrt();
+    let above = 2.515_517 + t * (0.802_853 + t * 0.010_328);
+    let below = 1.0 + t * (1.432_788 + t * (0.189_269 + t * 0.001_308));
+    t - above / below
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    /// P(Poisson(mean) ≥ count), summed from its tail.
+    fn tail(mean: f64, count: u32) -> f64 {
+        let log = |k: u32| f64::from(k) * mean.ln() - mean - (1..=k).map(|i| f64::from(i).ln()).sum::<f64>();
+        (count..count + 400).map(|k| log(k).exp()).sum()
+    }
+
+    #[test]
+    fn limits_are_those_of_the_poisson_distribution() {
+        let quantile = normal_quantile(1.0 - 1e-4);
+        assert!((quantile - 3.719).abs() < 1e-3);
+        for count in [7, 11, 15, 31, 63, 128, 1_024] {
+            let limits = limits(count, quantile);
+            let missed = [tail(limits.low, count as u32), 1.0 - tail(limits.high, count as u32 + 1)];
+            for missed in missed {
+                assert!((0.4e-4..1.6e-4).contains(&missed), "{count}: {missed:e}");
+            }
+        }
+        // Below that they are on the safe side.
+        assert!(tail(limits(4, quantile).low, 4) < 1e-4);
+    }
+
+    #[test]
+    fn bounds_close_in_on_a_steady_load() {
+        let mut detector = Detector::new(1e-4);
+        let stamp = |n: u64| Time(n * 1_000_000);
+        let mut before = f64::INFINITY;
+        for (arrivals, width) in [(5, 40.0), (64, 1.4), (1_024, 0.4), (8_192, 0.16)] {
+            let mut last = None;
+            for n in 1..=arrivals {
+                let window = ArrivalWindow::new((n.max(64) - 63..=n).map(stamp), n);
+                last = detector.update(&window, stamp(n));
+            }
+            detector = Detector::new(1e-4);
+            let bounds = last.unwrap();
+            assert!(bounds.low <= 1_000.0 && bounds.high >= 1_000.0, "{bounds:?}");
+            let wide = (bounds.high - bounds.low) / 1_000.0;
+            assert!(wide <= width && wide < before, "{arrivals}: {bounds:?}");
+            before = wide;
+        }
+    }
+
+    #[test]
+    fn another_load_ends_the_memory() {
+        let mut detector = Detector::new(1e-4);
+        let mut stamps = vec![Time(0)];
+        let mut at = |detector: &mut Detector, gap: u64| {
+            stamps.push(Time(stamps[stamps.len() - 1].0 + gap));
+            let window =
+                ArrivalWindow::new(stamps[stamps.len().saturating_sub(64)..].iter().copied(), stamps.len() as u64);
+            detector.update(&window, stamps[stamps.len() - 1])
+        };
+        (0..5_000).for_each(|_| _ = at(&mut detector, 1_000_000));
+        let first = (1..100).find(|_| at(&mut detector, 100_000).is_some_and(|bounds| bounds.low > 1_500.0));
+        assert!(first.is_some_and(|arrivals| arrivals <= 12), "{first:?}");
+        let later = (0..2_000).map(|_| at(&mut detector, 100_000)).last().flatten().unwrap();
+        assert!(later.low > 8_000.0 && later.high < 12_000.0, "{later:?}");
+    }
+}

@@ -1,0 +1,64 @@
+//! Threading models as pure code (µTune, OSDI'18): which threads of a server receive, execute and ask leaves, and which of these setups
+//! fits the load. Like the controllers it has no clocks, threads or sockets: the simulator and the real server call the same code.
+//!
+//! Never here: threads, queues, parking and how a switch is carried out. That is the plant's.
+//!
+//! - [`Setup`]: a model with the sizes of its pools, written as in the paper (`SDB1-50`); [`Threading`] adds `CORE<n>`.
+//! - [`slots`]: what the threads of a setup do, as a list of [`Duty`].
+//! - [`ArrivalRing`]: the fast half, written by every thread that receives; [`ArrivalWindow`] is a copy of it.
+//! - [`ThreadingPolicy`]: what a plant asks; [`ThreadSignals`] is what it tells. [`registry`] has the policies by name.
+//! - [`curves`]: tail latency and CPU of every setup over the load, from training.
+//!
+//! ```
+//! use leeward_threading::{ArrivalRing, ThreadEnvironment, ThreadSignals, curves::*, registry};
+//! use leeward_core::units::{Rate, Time};
+//! use std::sync::Arc;
+//!
+//! // SIP1 is quicker, SDB1-16 sustains more.
+//! let curve = |setup: &str, us: f64, sustains: f64| {
+//!     let knot = |load| Knot { load, p50_us: us, p99_us: us, p999_us: us, cpu: 1.0, samples: 2_000, spread: 0.02 };
+//!     Curve { setup: setup.parse().unwrap(), knots: vec![knot(100.0), knot(sustains)], sustains }
+//! };
+//! let curves = Curves::new(vec![curve("SIP1", 100.0, 1_000.0), curve("SDB1-16", 150.0, 9_000.0)])?;
+//!
+//! let utune: registry::Choice = "utune".parse()?;
+//! let environment = ThreadEnvironment::new(Some(Arc::new(curves)), "SIP1".parse()?, 2);
+//! let mut policy = utune.policy.build(&utune.policy.params(&[])?, &environment)?;
+//! assert_eq!(policy.initial().to_string(), "SIP1");
+//!
+//! // Five arrivals, 200 us apart: 5,000 per second.
+//! let ring = ArrivalRing::new();
+//! (1..=5).for_each(|n| _ = ring.record(Time(n * 200_000)));
+//! let mut signals = ThreadSignals::idle(Time(1_000_000), policy.initial());
+//! signals.arrivals = ring.window(policy.window());
+//! assert_eq!(policy.decide(&signals).unwrap().to_string(), "SDB1-16");
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+
+#![forbid(unsafe_code)]
+
+pub mod curves;
+mod duty;
+pub mod fixed;
+pub mod ipi;
+pub mod leeward;
+pub mod oracle;
+mod parse;
+pub mod periodic;
+mod policy;
+pub mod registry;
+mod ring;
+pub mod rotate;
+mod setup;
+pub mod utune;
+mod window;
+mod wish;
+
+pub use duty::{Duty, Owed, Roles, slots};
+pub use parse::{Fault, SetupError};
+pub use policy::{
+    Build, Latencies, Pace, PolicySpec, Reason, ThreadEnvironment, ThreadGauges, ThreadSignals, ThreadingPolicy,
+};
+pub use ring::ArrivalRing;
+pub use setup::{Fanout, Handling, POOL_MAX, SPIN_MAX, SPIN_MIN, Setup, Threading, Wait};
+pub use window::{ArrivalWindow, WINDOW_MAX};

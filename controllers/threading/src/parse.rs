@@ -1,0 +1,152 @@
+//! Reads setups the way the paper writes them. Strict: each setup has one text, and whatever does not fit is an error in one line that
+//! says what would.
+
+use std::str::FromStr;
+
+use super::setup::{Fanout, Handling, POOL_MAX, Setup, Threading, Wait};
+use leeward_core::units::parse_duration;
+
+/// A setup that could not be read.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("`{written}` is no threading setup: {fault}")]
+pub struct SetupError {
+    /// The text as it was written, cut short.
+    pub written: String,
+    /// Reason.
+    pub fault: Fault,
+}
+
+/// Fault of a setup, with what is accepted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum Fault {
+    /// The three letters.
+    #[error(
+        "accepted are `S` or `A` (sync, async), `I` or `D` (in-line, dispatched), `B` or `P` (block, poll), then the pools, \
+         as in `SIP1`, `SDB1-50`, `AIP1-0-1`, `ADP1-4-1@16us`; or `CORE2`"
+    )]
+    Model,
+    /// A pool that is no number.
+    #[error("a pool is a whole number without sign or leading zero, as in `SDB1-50`")]
+    Number,
+    /// The number of pools in a sync in-line model.
+    #[error("a sync in-line model has one pool, the in-line threads, as in `SIP1`")]
+    SyncInLine,
+    /// The number of pools in a sync dispatched model.
+    #[error("a sync dispatched model has two pools, network threads and workers, as in `SDB1-50`")]
+    SyncDispatched,
+    /// The number of pools in an async model.
+    #[error("an async model has three pools, network, worker and response threads, as in `AIP1-0-1` or `ADB1-4-4`")]
+    Async,
+    /// Network threads.
+    #[error("it needs from 1 to {POOL_MAX} network threads")]
+    Network,
+    /// Workers of a dispatched model.
+    #[error("a dispatched model needs from 1 to {POOL_MAX} workers")]
+    Worker,
+    /// Response threads of an async model.
+    #[error("an async model needs from 1 to {POOL_MAX} response threads")]
+    Response,
+    /// Workers in an in-line model.
+    #[error("an in-line model has no workers; accepted is 0, as in `AIP1-0-1`")]
+    InLineWorkers,
+    /// Response threads in a sync model.
+    #[error("a sync model has no response threads; accepted are `SIP1` and `SDB1-50`")]
+    SyncResponse,
+    /// Time to poll.
+    #[error("after `@` comes a time to poll: 250ns, 500ns, 1us, 2us and so on, doubled up to 16.384ms")]
+    Spin,
+    /// Time to poll in a model that blocks.
+    #[error("a model that blocks has no time to poll; accepted is `P` with it, as in `SDP1-4@16us`")]
+    BlockSpins,
+    /// Cores.
+    #[error("it needs from 1 to {POOL_MAX} cores, as in `CORE2`")]
+    Cores,
+}
+
+impl FromStr for Setup {
+    type Err = SetupError;
+
+    fn from_str(text: &str) -> Result<Setup, SetupError> {
+        read(text).map_err(|fault| error(text, fault))
+    }
+}
+
+impl FromStr for Threading {
+    type Err = SetupError;
+
+    fn from_str(text: &str) -> Result<Threading, SetupError> {
+        let Some(cores) = text.strip_prefix("CORE") else { return text.parse().map(Threading::Setup) };
+        match read_pool(cores) {
+            Ok(cores) if (1..=POOL_MAX).contains(&cores) => Ok(Threading::Cores(cores)),
+            _ => Err(error(text, Fault::Cores)),
+        }
+    }
+}
+
+fn error(text: &str, fault: Fault) -> SetupError {
+    // A hostile or mistaken megabyte should not fill the terminal, nor break its line.
+    SetupError { written: text.chars().take(40).flat_map(char::escape_debug).collect(), fault }
+}
+
+fn read(text: &str) -> Result<Setup, Fault> {
+    let mut rest = text.chars();
+    let fanout = match rest.next() {
+        Some('S') => Fanout::Sync,
+        Some('A') => Fanout::Async,
+        _ => return Err(Fault::Model),
+    };
+    let handling = match rest.next() {
+        Some('I') => Handling::InLine,
+        Some('D') => Handling::Dispatched,
+        _ => return Err(Fault::Model),
+    };
+    let blocks = match rest.next() {
+        Some('B') => true,
+        Some('P') => false,
+        _ => return Err(Fault::Model),
+    };
+    let (pools, spin) = match rest.as_str().split_once('@') {
+        Some((pools, spin)) => (pools, Some(spin)),
+        None => (rest.as_str(), None),
+    };
+    let wait = match (blocks, spin) {
+        (true, None) => Wait::Block,
+        (true, Some(_)) => return Err(Fault::BlockSpins),
+        (false, None) => Wait::Poll,
+        (false, Some(span)) => Wait::PollFor(parse_duration(span).map_err(|_| Fault::Spin)?),
+    };
+    let (network, worker, response) = read_pools(pools, fanout, handling)?;
+    Setup { fanout, handling, wait, network, worker, response }.checked()
+}
+
+fn read_pools(text: &str, fanout: Fanout, handling: Handling) -> Result<(u16, u16, u16), Fault> {
+    let mut parts = text.split('-');
+    let mut pools = [None; 3];
+    for pool in &mut pools {
+        *pool = parts.next().map(read_pool).transpose()?;
+    }
+    let wrong_count = match (fanout, handling) {
+        (Fanout::Sync, Handling::InLine) => Fault::SyncInLine,
+        (Fanout::Sync, Handling::Dispatched) => Fault::SyncDispatched,
+        (Fanout::Async, _) => Fault::Async,
+    };
+    match (fanout, handling, pools, parts.next()) {
+        (Fanout::Sync, Handling::InLine, [Some(network), None, None], None) => Ok((network, 0, 0)),
+        (Fanout::Sync, Handling::Dispatched, [Some(network), Some(worker), None], None) => Ok((network, worker, 0)),
+        (Fanout::Async, _, [Some(network), Some(worker), Some(response)], None) => Ok((network, worker, response)),
+        // `SIP1-0-2`: the mistake is the response threads, not the count.
+        (Fanout::Sync, _, [_, _, Some(1..)], None) => Err(Fault::SyncResponse),
+        (Fanout::Sync, Handling::InLine, [_, Some(1..), None], None) => Err(Fault::InLineWorkers),
+        _ => Err(wrong_count),
+    }
+}
+
+/// A number of threads. What is above [`POOL_MAX`] stays above it, for the range to be named in the error.
+fn read_pool(text: &str) -> Result<u16, Fault> {
+    let plain = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    if !plain || (text.len() > 1 && text.starts_with('0')) {
+        return Err(Fault::Number);
+    }
+    Ok(text.parse().unwrap_or(u16::MAX))
+}

@@ -1,0 +1,93 @@
+//! Switching for its own sake: one model after the other, whatever the load. A trial of plants, which shows that they lose nothing by it.
+
+use super::policy::{Pace, PolicySpec, Reason, ThreadGauges, ThreadSignals, ThreadingPolicy};
+use super::setup::{Fanout, Handling, Setup, Threading, Wait};
+use super::wish::Wish;
+use leeward_core::params::{Kind, ParamSpec};
+use leeward_core::units::Nanos;
+
+/// The registry's entry.
+pub const POLICY: PolicySpec = PolicySpec {
+    name: "rotate",
+    summary: "another of the eight models every period, in turns: for trials of switching",
+    source: "",
+    params: &[ParamSpec {
+        name: "every",
+        kind: Kind::Duration { min: Nanos::from_micros(10), max: Nanos::from_secs(3_600) },
+        default: "10ms",
+        doc: "time under each model",
+        tune: &[],
+    }],
+    build: |params, _| {
+        let every = params.duration("every", Nanos::from_millis(10));
+        Ok(Box::new(Rotate { every, at: 0, wish: Wish::new(model(0)) }))
+    },
+};
+
+/// Threads of each pool that a model has: more than one where the model allows, so that sharing is tried, too.
+const POOL: u16 = 2;
+/// The models of µTune (§3.1).
+const MODELS: usize = 8;
+
+/// The `at`-th model, with small pools. Neighbours differ in what is hardest to change: who waits for the leaves.
+fn model(at: usize) -> Threading {
+    let fanout = if at.is_multiple_of(2) { Fanout::Sync } else { Fanout::Async };
+    let handling = if (at / 2).is_multiple_of(2) { Handling::InLine } else { Handling::Dispatched };
+    let wait = if (at / 4).is_multiple_of(2) { Wait::Block } else { Wait::Poll };
+    let worker = if handling == Handling::Dispatched { POOL } else { 0 };
+    let (network, response) = match (handling, fanout) {
+        (Handling::InLine, Fanout::Sync) => (POOL, 0),
+        (_, Fanout::Sync) => (1, 0),
+        (_, Fanout::Async) => (1, 1),
+    };
+    Threading::Setup(Setup { fanout, handling, wait, network, worker, response })
+}
+
+/// See the module.
+#[derive(Clone, Debug)]
+pub struct Rotate {
+    every: Nanos,
+    at: usize,
+    wish: Wish,
+}
+
+impl ThreadingPolicy for Rotate {
+    fn initial(&self) -> Threading {
+        model(0)
+    }
+
+    fn choices(&self) -> Vec<Threading> {
+        (0..MODELS).map(model).collect()
+    }
+
+    fn pace(&self) -> Pace {
+        Pace::Periodic(self.every)
+    }
+
+    fn decide(&mut self, signals: &ThreadSignals) -> Option<Threading> {
+        if !self.wish.advances(signals.now) {
+            return None;
+        }
+        self.at = (self.at + 1) % MODELS;
+        self.wish.want(signals, model(self.at), Reason::Exploring)
+    }
+
+    fn gauges(&self) -> ThreadGauges {
+        self.wish.gauges_without_curves()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeSet;
+
+    #[test]
+    fn every_model_has_its_turn() {
+        let names: BTreeSet<String> = (0..MODELS).map(|at| model(at).to_string().chars().take(3).collect()).collect();
+        assert_eq!(names.len(), MODELS, "{names:?}");
+        for at in 0..MODELS {
+            assert_eq!(model(at).to_string().parse::<Threading>(), Ok(model(at)));
+        }
+    }
+}

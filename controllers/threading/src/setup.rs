@@ -1,0 +1,175 @@
+//! Setups: a threading model with the sizes of its pools (µTune §3). How they are read is [`super::parse`]'s, what their threads do is
+//! [`super::duty`]'s.
+
+use std::fmt;
+
+use super::parse::Fault;
+use leeward_core::units::Nanos;
+
+/// Threads that a pool has at most.
+pub const POOL_MAX: u16 = 1_024;
+
+/// Shortest time to poll before blocking. Others are this times a power of two, so that a setup fits into one word.
+pub const SPIN_MIN: Nanos = Nanos(250);
+
+/// Longest time to poll before blocking: the delay of any wake-up, many times over.
+pub const SPIN_MAX: Nanos = Nanos(SPIN_MIN.0 << 16);
+
+/// How a request waits for its leaves (µTune §3).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Fanout {
+    /// A thread has one request until its end, and blocks until the last leaf has replied.
+    Sync,
+    /// Requests wait as state; response threads continue them.
+    Async,
+}
+
+/// Which thread executes a request (µTune §3).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Handling {
+    /// The thread that received it.
+    InLine,
+    /// A worker, through the dispatch queue.
+    Dispatched,
+}
+
+/// How a thread waits for the network (µTune §3). Workers, and gathers of a sync setup, always block.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Wait {
+    /// The kernel wakes it.
+    Block,
+    /// Looks without end, and never yields.
+    Poll,
+    /// Looks for so long, then blocks: [`SPIN_MIN`] times a power of two, at most [`SPIN_MAX`]. Not in the paper.
+    PollFor(Nanos),
+}
+
+/// A threading model and the sizes of its pools. Text as in the paper: `SDB1-50` has one network thread and 50 workers, `AIP1-0-1` one
+/// in-line thread, no workers and one response thread, `SIP1` one in-line thread. `SDP1-4@16us` polls for 16 µs and then blocks.
+///
+/// ```
+/// use leeward_threading::{Fanout, Handling, Setup, Wait};
+///
+/// let setup: Setup = "SDB1-50".parse().unwrap();
+/// assert_eq!((setup.fanout, setup.handling, setup.wait), (Fanout::Sync, Handling::Dispatched, Wait::Block));
+/// assert_eq!((setup.network, setup.worker, setup.response, setup.threads()), (1, 50, 0, 51));
+/// assert_eq!(setup.to_string(), "SDB1-50");
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Setup {
+    /// How requests wait for leaves.
+    pub fanout: Fanout,
+    /// Which thread executes.
+    pub handling: Handling,
+    /// How threads wait for the network.
+    pub wait: Wait,
+    /// Threads that receive, and in an in-line model execute; from 1.
+    pub network: u16,
+    /// Threads that execute what others received; none in an in-line model, else from 1.
+    pub worker: u16,
+    /// Threads that wait for leaves; none in a sync model, else from 1.
+    pub response: u16,
+}
+
+impl Setup {
+    /// The same setup, if its pools and its wait can stand together.
+    ///
+    /// # Errors
+    /// The first fault.
+    pub fn checked(self) -> Result<Setup, Fault> {
+        if !(1..=POOL_MAX).contains(&self.network) {
+            return Err(Fault::Network);
+        }
+        match self.handling {
+            Handling::InLine if self.worker != 0 => return Err(Fault::InLineWorkers),
+            Handling::Dispatched if !(1..=POOL_MAX).contains(&self.worker) => return Err(Fault::Worker),
+            _ => {}
+        }
+        match self.fanout {
+            Fanout::Sync if self.response != 0 => return Err(Fault::SyncResponse),
+            Fanout::Async if !(1..=POOL_MAX).contains(&self.response) => return Err(Fault::Response),
+            _ => {}
+        }
+        match self.wait {
+            Wait::PollFor(span) if !is_spin(span) => Err(Fault::Spin),
+            _ => Ok(self),
+        }
+    }
+
+    /// Threads that the setup needs.
+    pub fn threads(&self) -> u32 {
+        u32::from(self.network) + u32::from(self.worker) + u32::from(self.response)
+    }
+
+    /// Threads that poll without end: each takes a CPU of its own.
+    pub fn pollers(&self) -> u32 {
+        // Workers block in every model.
+        if self.wait == Wait::Poll { u32::from(self.network) + u32::from(self.response) } else { 0 }
+    }
+}
+
+fn is_spin(span: Nanos) -> bool {
+    (SPIN_MIN..=SPIN_MAX).contains(&span)
+        && span.0.is_multiple_of(SPIN_MIN.0)
+        && (span.0 / SPIN_MIN.0).is_power_of_two()
+}
+
+impl fmt::Display for Setup {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let fanout = if self.fanout == Fanout::Sync { 'S' } else { 'A' };
+        let handling = if self.handling == Handling::InLine { 'I' } else { 'D' };
+        let wait = if self.wait == Wait::Block { 'B' } else { 'P' };
+        write!(f, "{fanout}{handling}{wait}{}", self.network)?;
+        match (self.fanout, self.handling) {
+            (Fanout::Async, _) => write!(f, "-{}-{}", self.worker, self.response)?,
+            (Fanout::Sync, Handling::Dispatched) => write!(f, "-{}", self.worker)?,
+            (Fanout::Sync, Handling::InLine) => {}
+        }
+        match self.wait {
+            Wait::PollFor(span) => write!(f, "@{span}"),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// A model of the paper's eight with its pools, or Leeward's own server as the ninth.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Threading {
+    /// A model of the paper's.
+    Setup(Setup),
+    /// So many cores that each receive, execute and ask leaves, and steal from each other: `CORE2`.
+    Cores(u16),
+}
+
+impl Threading {
+    /// The setup, unless it is Leeward's own server.
+    pub fn setup(&self) -> Option<Setup> {
+        match self {
+            Threading::Setup(setup) => Some(*setup),
+            Threading::Cores(_) => None,
+        }
+    }
+
+    /// Threads that it needs.
+    pub fn threads(&self) -> u32 {
+        match self {
+            Threading::Setup(setup) => setup.threads(),
+            Threading::Cores(cores) => u32::from(*cores),
+        }
+    }
+}
+
+impl From<Setup> for Threading {
+    fn from(setup: Setup) -> Self {
+        Threading::Setup(setup)
+    }
+}
+
+impl fmt::Display for Threading {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Threading::Setup(setup) => setup.fmt(f),
+            Threading::Cores(cores) => write!(f, "CORE{cores}"),
+        }
+    }
+}

@@ -1,0 +1,99 @@
+//! The paper's policy: the rate of the last few arrivals, and the setup of least predicted tail latency for it (µTune §4.2, §5).
+
+use super::curves::{Envelope, Objective, Tail};
+use super::policy::{Pace, PolicySpec, Reason, ThreadGauges, ThreadSignals, ThreadingPolicy};
+use super::setup::Threading;
+use super::window::WINDOW_MAX;
+use super::wish::{FANOUT, HOLD, Wish, is_step_down, of_fanout};
+use leeward_core::params::{Kind, ParamSpec};
+use leeward_core::units::{Nanos, Rate, Time};
+
+/// The registry's entry.
+pub const POLICY: PolicySpec = PolicySpec {
+    name: "utune",
+    summary: "the setup of least predicted p99 for the rate of the last five arrivals",
+    source: "µTune, OSDI'18 §4.2",
+    params: &[
+        ParamSpec {
+            name: "window",
+            kind: Kind::Count { min: 2, max: WINDOW_MAX as u64 },
+            default: "5",
+            doc: "arrivals whose rate is taken",
+            tune: &["5", "12", "50"],
+        },
+        FANOUT,
+        HOLD,
+    ],
+    build: |params, environment| {
+        let curves = of_fanout("utune", params, environment.curves.as_deref())?;
+        let envelope = Envelope::new(curves, Objective::Latency(Tail::P99), 1.0);
+        let wish = Wish::new(envelope.best(Rate(0.0)).setup);
+        let hold = params.choice(HOLD.name, "on") == "on";
+        let window = params.count("window", 5) as usize;
+        Ok(Box::new(Utune { envelope, window, hold, target: environment.target, wish, timeout: Time::NEVER }))
+    },
+};
+
+/// Shortest silence that is looked at: below it a plant's timer costs more than it tells.
+const SILENCE: Nanos = Nanos::from_millis(1);
+
+/// See the module.
+#[derive(Clone, Debug)]
+pub struct Utune {
+    envelope: Envelope,
+    window: usize,
+    hold: bool,
+    target: Nanos,
+    wish: Wish,
+    timeout: Time,
+}
+
+impl ThreadingPolicy for Utune {
+    fn initial(&self) -> Threading {
+        self.envelope.best(Rate(0.0)).setup
+    }
+
+    fn choices(&self) -> Vec<Threading> {
+        self.envelope.intervals().map(|(_, curve)| curve.setup).collect()
+    }
+
+    fn pace(&self) -> Pace {
+        Pace::Arrivals(self.window as u16)
+    }
+
+    fn window(&self) -> usize {
+        self.window
+    }
+
+    fn decide(&mut self, signals: &ThreadSignals) -> Option<Threading> {
+        if !self.wish.advances(signals.now) {
+            return None;
+        }
+        let pressed = self.wish.is_pressed(signals, self.target);
+        // Each look at a silence waits for twice as long as the last, until nothing is left to step down to.
+        let silence = signals.arrivals.newest().map_or(SILENCE, |newest| signals.now.since(newest).max(SILENCE));
+        let lowest = signals.current == self.initial();
+        self.timeout = if lowest { Time::NEVER } else { signals.now + silence * 2 };
+        let rate = signals.arrivals.rate(self.window, signals.now)?;
+        let setup = self.envelope.best(rate).setup;
+        self.wish.note(rate);
+        if setup == signals.current {
+            return None;
+        }
+        let down = is_step_down(self.envelope.curves(), signals.current, setup);
+        if self.hold && down && pressed {
+            return None;
+        }
+        // Whatever comes now, there may be a silence to look at.
+        self.timeout = signals.now + silence * 2;
+        self.wish.want(signals, setup, Reason::Estimate)
+    }
+
+    fn next_timeout(&self) -> Time {
+        self.timeout
+    }
+
+    fn gauges(&self) -> ThreadGauges {
+        self.wish.gauges(self.envelope.curves(), Tail::P99)
+    }
+}

@@ -1,0 +1,143 @@
+//! The latest arrivals as a policy sees them: a copy of the ring, in order of time. How threads write the ring is
+//! [`super::ring`]'s.
+
+use leeward_core::units::{Nanos, Rate, Time};
+
+/// Arrivals that a window holds at most.
+pub const WINDOW_MAX: usize = 64;
+
+/// The latest arrivals, oldest first. The estimates treat a clock that stands still as no information: stamps that are equal have no rate.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct ArrivalWindow {
+    stamps: [Time; WINDOW_MAX],
+    len: u8,
+    total: u64,
+}
+
+impl ArrivalWindow {
+    /// No arrival yet.
+    pub const EMPTY: ArrivalWindow = ArrivalWindow { stamps: [Time::ZERO; WINDOW_MAX], len: 0, total: 0 };
+
+    /// The last [`WINDOW_MAX`] of `stamps`, sorted, of `total` arrivals that there ever were.
+    pub fn new(stamps: impl IntoIterator<Item = Time>, total: u64) -> Self {
+        let mut window = ArrivalWindow { total, ..ArrivalWindow::EMPTY };
+        let mut sorted = true;
+        for stamp in stamps {
+            let mut len = window.len();
+            if len == WINDOW_MAX {
+                window.stamps.copy_within(1.., 0);
+                len -= 1;
+            }
+            sorted &= len == 0 || window.stamps[len - 1] <= stamp;
+            window.stamps[len] = stamp;
+            window.len = len as u8 + 1;
+        }
+        // Threads store their stamps in another order than they read the clock, but seldom.
+        if !sorted {
+            window.stamps[..usize::from(window.len)].sort_unstable();
+        }
+        window
+    }
+
+    /// Arrivals in the window.
+    pub fn len(&self) -> usize {
+        usize::from(self.len)
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// Arrivals since the plant started, those that are no longer in the window included.
+    pub fn total(&self) -> u64 {
+        self.total
+    }
+
+    /// The stamps, oldest first.
+    pub fn stamps(&self) -> &[Time] {
+        &self.stamps[..self.len()]
+    }
+
+    /// The latest arrival.
+    pub fn newest(&self) -> Option<Time> {
+        self.stamps().last().copied()
+    }
+
+    /// The arrivals after the last two that are equal, without the one that follows these: the clock stood still before it, and the gap
+    /// to it is nobody's.
+    pub fn clear(&self) -> &[Time] {
+        let stamps = self.stamps();
+        match stamps.windows(2).rposition(|pair| pair[0] == pair[1]) {
+            Some(tie) => stamps.get(tie + 2..).unwrap_or(&[]),
+            None => stamps,
+        }
+    }
+
+    /// Rate of the last `entries` arrivals as the paper estimates it (µTune §5): gaps over the time from the oldest to the youngest. A
+    /// silence afterwards lowers it. `None` if fewer than two arrivals have clear stamps.
+    pub fn rate(&self, entries: usize, now: Time) -> Option<Rate> {
+        let clear = self.clear();
+        let last = &clear[clear.len().saturating_sub(entries.max(2))..];
+        let (oldest, youngest) = (*last.first()?, *last.last()?);
+        let span = youngest.since(oldest);
+        if span == Nanos::ZERO {
+            return None;
+        }
+        let gaps = (last.len() - 1) as f64;
+        let seen = gaps / span.as_secs_f64();
+        // With what has not come since: at most as many arrivals as gaps, the open one included.
+        let open = (gaps + 1.0) / now.since(oldest).as_secs_f64();
+        Some(Rate(seen.min(open)))
+    }
+}
+
+impl std::fmt::Debug for ArrivalWindow {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let stamps: Vec<u64> = self.stamps().iter().map(|stamp| stamp.0).collect();
+        f.debug_struct("ArrivalWindow").field("total", &self.total).field("stamps", &stamps).finish()
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    fn window(stamps: &[u64]) -> ArrivalWindow {
+        ArrivalWindow::new(stamps.iter().map(|ms| Time(ms * 1_000_000)), stamps.len() as u64)
+    }
+
+    fn check(stamps: &[u64], now_ms: u64, expected: Option<f64>) {
+        let rate = window(stamps).rate(5, Time(now_ms * 1_000_000)).map(|rate| rate.0.round());
+        assert_eq!(rate, expected, "{stamps:?} at {now_ms} ms");
+    }
+
+    #[test]
+    fn the_rate_is_gaps_over_time() {
+        check(&[1, 2, 3, 4, 5], 5, Some(1_000.0));
+        check(&[5, 1, 4, 2, 3], 5, Some(1_000.0)); // threads interleave
+        check(&[0, 10, 11, 12, 13, 14], 14, Some(1_000.0)); // the last five
+        check(&[1], 5, None);
+        check(&[], 5, None);
+    }
+
+    #[test]
+    fn silence_is_news() {
+        check(&[1, 2, 3, 4, 5], 6, Some(1_000.0));
+        check(&[1, 2, 3, 4, 5], 101, Some(50.0));
+    }
+
+    #[test]
+    fn a_clock_that_stands_still_says_nothing() {
+        check(&[7, 7, 7, 7, 7], 7, None);
+        check(&[7, 7, 7, 7, 107], 107, None);
+        check(&[7, 7, 107, 108, 109], 109, Some(1_000.0)); // the gap of 100 ms is nobody's
+        check(&[1, 2, 3, 4, 4], 104, None); // neither is the silence
+    }
+
+    #[test]
+    fn a_window_keeps_the_latest() {
+        let window = ArrivalWindow::new((0..100).map(Time), 100);
+        assert_eq!((window.len(), window.stamps()[0], window.newest()), (WINDOW_MAX, Time(36), Some(Time(99))));
+    }
+}

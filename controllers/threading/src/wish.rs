@@ -1,0 +1,110 @@
+//! State that the policies share: the setup that is wanted with its reasons, the clock that must go on, and when a step down must wait. Never
+//! here: any policy.
+
+use super::curves::{Curves, Tail};
+use super::policy::{Reason, ThreadGauges, ThreadSignals};
+use super::setup::Threading;
+use leeward_core::params::{Kind, ParamError, ParamSpec, Params};
+use leeward_core::units::{Nanos, Rate, Time};
+
+/// The setup that a policy wants, and how it came to that.
+#[derive(Clone, Debug)]
+pub(super) struct Wish {
+    gauges: ThreadGauges,
+    asked: Option<Time>,
+    /// Until when requests count as dropped or waiting.
+    pressed: Time,
+}
+
+/// How long a drop or a long wait counts: decisions may be closer to each other than drops.
+const PRESSED: Nanos = Nanos::from_millis(100);
+
+impl Wish {
+    pub(super) fn new(first: Threading) -> Self {
+        Wish { gauges: ThreadGauges::new(first), asked: None, pressed: Time::ZERO }
+    }
+
+    /// Whether time has passed since the last question. A clock that stands still says nothing about a rate, so nothing is decided.
+    pub(super) fn advances(&mut self, now: Time) -> bool {
+        let advances = self.asked.is_none_or(|asked| now > asked);
+        if advances {
+            self.asked = Some(now);
+        }
+        advances
+    }
+
+    /// Whether requests are dropped or wait for too long, now or a moment ago: the load that is seen may be less than there is, because
+    /// admission keeps the rest away.
+    pub(super) fn is_pressed(&mut self, signals: &ThreadSignals, target: Nanos) -> bool {
+        if signals.dropped > 0 || signals.oldest > target {
+            self.pressed = signals.now + PRESSED;
+        }
+        signals.now < self.pressed
+    }
+
+    /// Notes an estimate of the load.
+    pub(super) fn note(&mut self, rate: Rate) {
+        self.gauges.rate = Some(rate);
+    }
+
+    /// Wants `setup`, for `reason`. The answer for the plant.
+    pub(super) fn want(&mut self, signals: &ThreadSignals, setup: Threading, reason: Reason) -> Option<Threading> {
+        if setup != self.gauges.current {
+            (self.gauges.current, self.gauges.reason) = (setup, reason);
+            self.gauges.switches += 1;
+        }
+        (setup != signals.current).then_some(setup)
+    }
+
+    /// The gauges, with what these curves predict: worked out here, since people ask more seldom than plants.
+    pub(super) fn gauges(&self, curves: &Curves, tail: Tail) -> ThreadGauges {
+        let curve = curves.of(self.gauges.current);
+        let predicted = curve.zip(self.gauges.rate).and_then(|(curve, rate)| curve.latency(tail, rate));
+        ThreadGauges { predicted, ..self.gauges }
+    }
+
+    /// The gauges of a policy that predicts nothing.
+    pub(super) fn gauges_without_curves(&self) -> ThreadGauges {
+        self.gauges
+    }
+}
+
+/// Whether `to` sustains less than `from`. A setup without a curve sustains nothing that is known.
+pub(super) fn is_step_down(curves: &Curves, from: Threading, to: Threading) -> bool {
+    let sustains = |setup| curves.of(setup).map_or(0.0, |curve| curve.sustains);
+    sustains(to) < sustains(from)
+}
+
+/// The error of a policy that can't be without curves.
+pub(super) fn no_curves(policy: &str, which: &str) -> ParamError {
+    ParamError::Conflict(format!("`{policy}` needs {which}; `leeward train` makes them"))
+}
+
+/// Which setups a policy chooses from.
+pub(super) const FANOUT: ParamSpec = ParamSpec {
+    name: "fanout",
+    kind: Kind::Choice(&["any", "sync", "async"]),
+    default: "any",
+    doc: "choose from the sync setups, from the async ones, or from all (the paper never changes between these)",
+    tune: &[],
+};
+
+/// The setups of the curves that [`FANOUT`] names.
+pub(super) fn of_fanout(policy: &str, params: &Params, curves: Option<&Curves>) -> Result<Curves, ParamError> {
+    use super::setup::Fanout;
+    let curves = curves.ok_or_else(|| no_curves(policy, "curves"))?;
+    match params.choice(FANOUT.name, "any") {
+        "sync" => curves.of_fanout(Fanout::Sync).ok_or_else(|| no_curves(policy, "curves of sync setups")),
+        "async" => curves.of_fanout(Fanout::Async).ok_or_else(|| no_curves(policy, "curves of async setups")),
+        _ => Ok(curves.clone()),
+    }
+}
+
+/// Whether a policy waits with a step down while requests are dropped or wait for long.
+pub(super) const HOLD: ParamSpec = ParamSpec {
+    name: "hold",
+    kind: Kind::SWITCH,
+    default: "on",
+    doc: "no step down while requests are dropped or wait for longer than the target (not in the paper, which has no admission)",
+    tune: &[],
+};

@@ -1,0 +1,12 @@
+//! Threading models: setups as text, their duties, curves, and every policy under hostile signals.
+
+#![cfg(not(loom))]
+
+mod choices;
+mod curves;
+mod detection;
+mod hostile;
+mod learning;
+mod plant;
+mod policies;
+mod setups;

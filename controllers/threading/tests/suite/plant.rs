@@ -1,0 +1,221 @@
+//! A plant without threads for the tests of policies: it keeps the ring, asks at the policy's pace and time-outs, carries out every
+//! switch at once, and checks each answer. No latency comes from it: tests say what waits and what is dropped.
+
+use std::sync::Arc;
+
+use leeward_core::units::{Nanos, Rate, Time};
+use leeward_threading::curves::{Curve, Curves, Knot};
+use leeward_threading::registry::{Choice, POLICIES};
+use leeward_threading::{ArrivalRing, Pace, PolicySpec, ThreadEnvironment, ThreadSignals, Threading, ThreadingPolicy};
+
+pub(super) const MS: u64 = 1_000_000;
+pub(super) const SECOND: u64 = 1_000 * MS;
+
+/// A promise that was broken.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum Violation {
+    /// A setup that it may not want.
+    Outside(Threading),
+    /// The setup that is there already.
+    Same(Threading),
+    /// An estimate that is no rate.
+    Rate(f64),
+    /// A time-out that has passed.
+    Timeout(Time),
+    /// A switch though the clock stood still.
+    Frozen(Threading),
+    /// A step down while requests are dropped or wait.
+    Down(Threading),
+    /// Questions without end though nothing happens.
+    Restless(u64),
+}
+
+pub(super) struct Plant {
+    pub(super) policy: Box<dyn ThreadingPolicy>,
+    curves: Arc<Curves>,
+    ring: ArrivalRing,
+    pub(super) signals: ThreadSignals,
+    target: Nanos,
+    choices: Vec<Threading>,
+    asked: Option<Time>,
+    next_period: Time,
+    pub(super) switches: Vec<(Time, Threading)>,
+    pub(super) violations: Vec<Violation>,
+}
+
+/// A curve whose tail is level up to half of what it sustains and rises to three times that.
+pub(super) fn curve(setup: &str, us: f64, cpu: f64, sustains: f64) -> Curve {
+    let knot = |load: f64, us: f64| Knot {
+        load,
+        p50_us: us / 2.0,
+        p99_us: us,
+        p999_us: us * 1.5,
+        cpu,
+        samples: 2_000,
+        spread: 0.02,
+    };
+    let knots = vec![knot(20.0, us), knot(sustains / 2.0, us), knot(sustains, us * 3.0)];
+    Curve { setup: setup.parse().unwrap(), knots, sustains }
+}
+
+/// Curves in the shape of the paper's figure 14: in-line polls are best at low load and end early, blocking pools go far.
+pub(super) fn curves() -> Arc<Curves> {
+    let all = vec![
+        curve("SIP1", 560.0, 1.0, 1_800.0),
+        curve("SDP1-20", 640.0, 1.3, 9_000.0),
+        curve("SDB1-8", 800.0, 0.4, 6_000.0),
+        curve("SDB1-50", 850.0, 0.6, 16_000.0),
+        curve("AIP1-0-1", 540.0, 2.0, 4_500.0),
+        curve("ADP1-4-1", 600.0, 2.2, 10_000.0),
+        curve("ADB1-4-4", 700.0, 0.8, 18_000.0),
+    ];
+    Arc::new(Curves::new(all).unwrap())
+}
+
+pub(super) fn environment() -> ThreadEnvironment {
+    ThreadEnvironment::new(Some(curves()), "SDB1-50".parse().unwrap(), 4).with_slo(Nanos::from_millis(5))
+}
+
+/// Every policy with its defaults, and the variants that differ most.
+pub(super) fn every_policy() -> Vec<(String, Box<dyn ThreadingPolicy>)> {
+    use leeward_core::params::Raw;
+    let build =
+        |spec: &PolicySpec, pairs: &[(&str, Raw)]| spec.build(&spec.params(pairs).unwrap(), &environment()).unwrap();
+    let mut all: Vec<_> = POLICIES.iter().map(|spec| (spec.name.to_string(), build(spec, &[]))).collect();
+    let text = |word: &str| Raw::Text(word.into());
+    for (name, key, value) in [
+        ("leeward", "objective", text("cpu")),
+        ("leeward", "fanout", text("sync")),
+        ("leeward", "tail", text("p999")),
+        ("leeward", "learn", text("on")),
+        ("leeward", "learn", text("shadow")),
+        ("utune", "window", Raw::Integer(50)),
+        ("utune", "fanout", text("async")),
+        ("fm", "fanout", text("async")),
+        ("ipi", "handling", text("dispatched")),
+    ] {
+        let spec = name.parse::<Choice>().unwrap().policy;
+        all.push((format!("{name} {key}={value}"), build(spec, &[(key, value)])));
+    }
+    all
+}
+
+impl Plant {
+    pub(super) fn new(policy: Box<dyn ThreadingPolicy>) -> Self {
+        let mut signals = ThreadSignals::idle(Time::ZERO, policy.initial());
+        signals.cpus = 4;
+        Plant {
+            choices: policy.choices(),
+            policy,
+            curves: curves(),
+            ring: ArrivalRing::new(),
+            signals,
+            target: environment().target,
+            asked: None,
+            next_period: Time::ZERO,
+            switches: Vec::new(),
+            violations: Vec::new(),
+        }
+    }
+
+    pub(super) fn now(&self) -> u64 {
+        self.signals.now.0
+    }
+
+    /// An arrival, after `gap` in which the policy is asked when it wants to be.
+    pub(super) fn arrive(&mut self, gap: u64) {
+        self.wait(gap);
+        let ordinal = self.ring.record(self.signals.now);
+        if let Pace::Arrivals(every) = self.policy.pace()
+            && ordinal.is_multiple_of(u64::from(every))
+        {
+            self.ask();
+        }
+        if self.policy.pace() == Pace::Blocking {
+            self.signals.runnable = (ordinal % 9) as u16;
+            self.ask();
+        }
+    }
+
+    /// So many arrivals at a rate, with the same gap between them.
+    pub(super) fn steady(&mut self, rate: f64, arrivals: u64) {
+        self.signals.offered = Rate(rate);
+        self.signals.demand = Some(Rate(rate));
+        (0..arrivals).for_each(|_| self.arrive((SECOND as f64 / rate) as u64));
+    }
+
+    /// Nothing happens for so long, but for what the policy wants.
+    pub(super) fn wait(&mut self, span: u64) {
+        let until = self.now() + span;
+        let mut questions = 0u64;
+        loop {
+            let periodic = matches!(self.policy.pace(), Pace::Periodic(_)).then_some(self.next_period);
+            let next = self.policy.next_timeout().min(periodic.unwrap_or(Time::NEVER));
+            // An hour has a lot of periods: what has not changed in a few hundred does not change in more.
+            if next.0 > until || (periodic.is_some() && questions > 400) {
+                break;
+            }
+            questions += 1;
+            if periodic.is_none() && questions > 500 + span / (10 * MS) {
+                self.violations.push(Violation::Restless(questions));
+                break;
+            }
+            self.signals.now = next.max(self.signals.now);
+            self.ask();
+        }
+        self.signals.now = Time(until);
+        self.next_period = self.next_period.max(self.signals.now);
+    }
+
+    /// The clock goes on, and nobody has looked at it meanwhile.
+    pub(super) fn jump(&mut self, span: u64) {
+        self.signals.now += Nanos(span);
+    }
+
+    /// Puts the question as a plant does, and checks the answer.
+    pub(super) fn ask(&mut self) {
+        let now = self.signals.now;
+        self.signals.arrivals = self.ring.window(self.policy.window());
+        let answer = self.policy.decide(&self.signals);
+        let frozen = self.asked.is_some_and(|asked| asked >= now);
+        self.asked = Some(now);
+        if let Pace::Periodic(period) = self.policy.pace() {
+            self.next_period = now + period;
+        }
+        if let Some(setup) = answer {
+            self.check(setup, frozen);
+            (self.signals.current, self.signals.since) = (setup, now);
+            self.switches.push((now, setup));
+        }
+        let gauges = self.policy.gauges();
+        if let Some(rate) = gauges.rate
+            && !(rate.0.is_finite() && rate.0 >= 0.0)
+        {
+            self.violations.push(Violation::Rate(rate.0));
+        }
+        let timeout = self.policy.next_timeout();
+        if timeout <= now && !frozen {
+            self.violations.push(Violation::Timeout(timeout));
+        }
+        self.signals.dropped = 0;
+    }
+
+    fn check(&mut self, setup: Threading, frozen: bool) {
+        if !self.choices.contains(&setup) {
+            self.violations.push(Violation::Outside(setup));
+        }
+        if setup == self.signals.current {
+            self.violations.push(Violation::Same(setup));
+        }
+        if frozen {
+            self.violations.push(Violation::Frozen(setup));
+        }
+        let pressed = self.signals.dropped > 0 || self.signals.oldest > self.target;
+        if let (Some(to), Some(from)) = (self.curves.of(setup), self.curves.of(self.signals.current))
+            && pressed
+            && to.sustains < from.sustains
+        {
+            self.violations.push(Violation::Down(setup));
+        }
+    }
+}

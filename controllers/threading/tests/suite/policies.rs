@@ -1,0 +1,246 @@
+//! Promises of every policy, whatever the signals: setups that it may want, rates that are rates, silence as news, nothing on a clock
+//! that stands still, nothing less while requests are dropped.
+
+use super::hostile::{Hostile, Mistake};
+use super::plant::{MS, Plant, SECOND, Violation, curves, environment, every_policy};
+use leeward_core::units::{Nanos, Rate};
+use leeward_threading::registry::Choice;
+use leeward_threading::{Pace, Threading, ThreadingPolicy};
+use proptest::prelude::*;
+
+/// Part of a run.
+#[derive(Clone, Debug)]
+enum Phase {
+    /// Arrivals with gaps of up to twice the mean.
+    Load { rate: f64, arrivals: u64, seed: u64 },
+    /// Nobody comes.
+    Silence { ns: u64 },
+    /// Arrivals while the clock stands still, and where it then is.
+    Frozen { arrivals: u64, jump: u64 },
+    /// Something waits for so long, and so much is dropped, from here on.
+    Pressed { oldest: u64, dropped: u64 },
+    /// Demand that clients and simulators tell, true or not.
+    Told { offered: f64, demand: Option<f64> },
+    /// Questions at the wrong time.
+    Spurious { questions: u8 },
+}
+
+fn phases() -> impl Strategy<Value = Vec<Phase>> {
+    let rate = prop_oneof![1.0..100.0, 100.0..20_000.0, Just(1e6)];
+    let told = prop_oneof![Just(0.0), 1.0..20_000.0, Just(f64::INFINITY), Just(f64::NAN), Just(-1.0)];
+    let phase = prop_oneof![
+        4 => (rate, 1..150u64, any::<u64>()).prop_map(|(rate, arrivals, seed)| Phase::Load { rate, arrivals, seed }),
+        1 => (0..10 * SECOND).prop_map(|ns| Phase::Silence { ns }),
+        1 => (1..200u64, 0..200 * MS).prop_map(|(arrivals, jump)| Phase::Frozen { arrivals, jump }),
+        1 => (0..20 * MS, 0..3u64).prop_map(|(oldest, dropped)| Phase::Pressed { oldest, dropped }),
+        1 => (told, proptest::option::of(0.0..20_000.0)).prop_map(|(offered, demand)| Phase::Told { offered, demand }),
+        1 => any::<u8>().prop_map(|questions| Phase::Spurious { questions }),
+    ];
+    proptest::collection::vec(phase, 1..12)
+}
+
+fn run(plant: &mut Plant, phases: &[Phase]) {
+    for phase in phases {
+        match *phase {
+            Phase::Load { rate, arrivals, mut seed } => {
+                for _ in 0..arrivals {
+                    seed = seed.wrapping_mul(0x5851_F42D_4C95_7F2D).wrapping_add(0x1405_7B7E_F767_814F);
+                    plant.arrive((2.0 * SECOND as f64 / rate * ((seed >> 11) as f64 / (1u64 << 53) as f64)) as u64);
+                }
+            }
+            Phase::Silence { ns } => plant.wait(ns),
+            Phase::Frozen { arrivals, jump } => {
+                (0..arrivals).for_each(|_| plant.arrive(0));
+                plant.arrive(jump);
+            }
+            Phase::Pressed { oldest, dropped } => {
+                plant.signals.oldest = Nanos(oldest);
+                plant.signals.dropped = dropped;
+            }
+            Phase::Told { offered, demand } => {
+                plant.signals.offered = Rate(offered);
+                plant.signals.demand = demand.map(Rate);
+            }
+            Phase::Spurious { questions } => (0..questions).for_each(|_| plant.ask()),
+        }
+    }
+}
+
+fn check_every(phases: &[Phase]) -> Result<(), TestCaseError> {
+    for (name, policy) in every_policy() {
+        let mut plant = Plant::new(policy);
+        run(&mut plant, phases);
+        prop_assert!(plant.violations.is_empty(), "{name}: {:?} in {phases:?}", plant.violations);
+    }
+    Ok(())
+}
+
+proptest! {
+    #[test]
+    fn every_policy_keeps_its_promises(phases in phases()) {
+        check_every(&phases)?;
+    }
+}
+
+/// Policies that follow the load, each with what it must be able to reach.
+fn following() -> Vec<(String, Box<dyn ThreadingPolicy>)> {
+    every_policy().into_iter().filter(|(name, _)| !name.starts_with("static") && !name.starts_with("ipi")).collect()
+}
+
+fn sustains(setup: Threading) -> f64 {
+    curves().of(setup).map_or(f64::NAN, |curve| curve.sustains)
+}
+
+#[test]
+fn an_hour_of_silence_then_a_crowd() {
+    for (name, policy) in following() {
+        let mut plant = Plant::new(policy);
+        let lowest = plant.policy.initial();
+        if plant.policy.choices() == [lowest] {
+            continue;
+        }
+        plant.steady(13_000.0, 4_000);
+        let crowd = plant.signals.current;
+        assert!(sustains(crowd) > 13_000.0, "{name}: {crowd}");
+        plant.signals.demand = Some(Rate(0.0));
+        plant.wait(3_600 * SECOND);
+        assert_eq!(plant.signals.current, lowest, "{name}: silence is news");
+        let before = plant.now();
+        plant.steady(13_000.0, 200);
+        assert!(sustains(plant.signals.current) > 13_000.0, "{name}: {}", plant.signals.current);
+        let (at, _) = *plant.switches.last().unwrap();
+        // 64 arrivals are 5 ms; windows of 5 ms end up to 10 ms after the step.
+        assert!(at.0 - before <= 10 * MS + MS, "{name}: after {} ns", at.0 - before);
+        assert_eq!(plant.violations, [], "{name}");
+    }
+}
+
+#[test]
+fn a_clock_that_stands_still_changes_nothing() {
+    for (name, policy) in following() {
+        let mut plant = Plant::new(policy);
+        // Far from every threshold: what changes here does so because of the clock.
+        plant.steady(700.0, 2_000);
+        let settled = plant.switches.len();
+        for _ in 0..3 {
+            // 100 ms of arrivals that all bear the time at which the clock stopped.
+            (0..70).for_each(|_| plant.arrive(0));
+            plant.jump(100 * MS);
+            plant.arrive(0);
+            plant.steady(700.0, 300);
+        }
+        // `utune` with 50 entries has no clear window meanwhile and goes on afterwards, like all others.
+        assert_eq!(plant.switches.len(), settled, "{name}: {:?}", &plant.switches[settled..]);
+        assert_eq!(plant.violations, [], "{name}");
+    }
+}
+
+#[test]
+fn equal_stamps_have_a_finite_rate() {
+    for (name, policy) in every_policy() {
+        let mut plant = Plant::new(policy);
+        (0..1_000).for_each(|_| plant.arrive(0));
+        assert!(plant.switches.is_empty() || name.starts_with("ipi"), "{name}");
+        // A look that reads sixteen requests and stamps them alike.
+        for _ in 0..100 {
+            plant.wait(MS);
+            (0..16).for_each(|_| plant.arrive(0));
+        }
+        assert_eq!(plant.violations, [], "{name}");
+    }
+}
+
+#[test]
+fn nothing_steps_down_under_pressure() {
+    for (name, policy) in following() {
+        let mut plant = Plant::new(policy);
+        plant.steady(13_000.0, 4_000);
+        let (crowd, switches) = (plant.signals.current, plant.switches.len());
+        for _ in 0..1_000 {
+            // Admission lets ten in a hundred come.
+            plant.signals.dropped = 1;
+            plant.arrive(SECOND / 130);
+        }
+        let kept = |plant: &Plant| sustains(plant.signals.current) >= sustains(crowd);
+        assert!(kept(&plant), "{name}: {:?}", &plant.switches[switches..]);
+        plant.signals.oldest = Nanos::from_millis(3);
+        plant.wait(100 * MS);
+        assert!(kept(&plant), "{name}: {:?}", &plant.switches[switches..]);
+        assert_eq!(plant.violations, [], "{name}");
+    }
+}
+
+/// Credits hide demand: clients send what the setup sustains, less what admission keeps in hand.
+fn locked_in(tells_demand: bool) -> Threading {
+    let choice: Choice = "leeward".parse().unwrap();
+    let params = choice.policy.params(&[("fanout", leeward_core::params::Raw::Text("sync".into()))]).unwrap();
+    let mut plant = Plant::new(choice.policy.build(&params, &environment()).unwrap());
+    plant.steady(500.0, 1_000);
+    assert_eq!(plant.signals.current.to_string(), "SIP1");
+    let from = plant.now();
+    while plant.now() < from + 100 * MS {
+        let admitted = (sustains(plant.signals.current) * 0.45).min(12_000.0);
+        let held_back = admitted < 12_000.0;
+        if tells_demand {
+            plant.signals.offered = Rate(12_000.0);
+            plant.signals.dropped = u64::from(held_back);
+        } else {
+            plant.signals.offered = Rate(admitted);
+        }
+        plant.arrive((SECOND as f64 / admitted) as u64);
+    }
+    assert_eq!(plant.violations, []);
+    plant.signals.current
+}
+
+#[test]
+fn offered_demand_leads_out_of_a_small_pool() {
+    assert!(sustains(locked_in(true)) >= 12_000.0);
+}
+
+#[test]
+fn canary_admitted_demand_keeps_a_pool_small() {
+    assert!(sustains(locked_in(false)) < 12_000.0, "a policy that is told what was admitted must stay stuck here");
+}
+
+fn caught(mistake: Mistake) -> Vec<Violation> {
+    let choice: Choice = "utune".parse().unwrap();
+    let inner = choice.policy.build(&choice.policy.params(&[]).unwrap(), &environment()).unwrap();
+    let mut plant = Plant::new(Box::new(Hostile { inner, mistake, asked: 0 }));
+    for round in 0..4 {
+        plant.steady(13_000.0, 500);
+        plant.signals.oldest = Nanos::from_millis(10);
+        plant.steady(200.0, 100);
+        plant.signals.oldest = Nanos::ZERO;
+        (0..100).for_each(|_| plant.arrive(0));
+        if mistake != Mistake::Impatient {
+            plant.wait(round * SECOND);
+        }
+    }
+    plant.violations
+}
+
+#[test]
+fn canaries_are_caught() {
+    let has = |mistake, expected: fn(&Violation) -> bool| {
+        let violations = caught(mistake);
+        assert!(violations.iter().any(expected), "{mistake:?}: {violations:?}");
+    };
+    has(Mistake::Stranger, |violation| matches!(violation, Violation::Outside(_)));
+    has(Mistake::Repeats, |violation| matches!(violation, Violation::Same(_)));
+    has(Mistake::Infinite, |violation| matches!(violation, Violation::Rate(_)));
+    has(Mistake::Impatient, |violation| matches!(violation, Violation::Timeout(_) | Violation::Restless(_)));
+    has(Mistake::Restarts, |violation| matches!(violation, Violation::Frozen(_)));
+    has(Mistake::Careless, |violation| matches!(violation, Violation::Down(_)));
+}
+
+#[test]
+fn canary_a_deaf_policy_stays_in_the_setup_of_the_peak() {
+    let choice: Choice = "utune".parse().unwrap();
+    let inner = choice.policy.build(&choice.policy.params(&[]).unwrap(), &environment()).unwrap();
+    assert_eq!(inner.pace(), Pace::Arrivals(5));
+    let mut plant = Plant::new(Box::new(Hostile { inner, mistake: Mistake::Deaf, asked: 0 }));
+    plant.steady(13_000.0, 500);
+    plant.wait(3_600 * SECOND);
+    assert_ne!(plant.signals.current, plant.policy.initial());
+}

@@ -1,0 +1,88 @@
+//! How much queueing delay a request may still spend, charged queue by queue on its way through the server (active
+//! synchronization queue management, thesis §2.3.2). Pure: the plant measures, asks and charges.
+
+use crate::units::Nanos;
+
+/// Queueing delay that one request may still spend. Only waiting is charged, never service (Hoover §3.4: a request that
+/// computes for long is not late because of a queue).
+///
+/// ```
+/// use leeward_core::budget::Budget;
+/// use leeward_core::units::Nanos;
+///
+/// let micros = Nanos::from_micros;
+/// let mut budget = Budget::of_target(micros(200), micros(30), micros(46));
+/// assert_eq!(budget.remaining(), Some(micros(124)));
+/// budget.charge(micros(100)); // in the run queue
+/// assert!(budget.allows(micros(24)));
+/// assert!(!budget.allows(micros(25))); // a lock whose oldest waiter has waited that long
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Budget(Nanos);
+
+impl Budget {
+    /// As long as it takes: nothing is refused to this request.
+    pub const UNLIMITED: Budget = Budget(Nanos::MAX);
+
+    /// At most `span` of queueing.
+    pub const fn of(span: Nanos) -> Self {
+        Budget(span)
+    }
+
+    /// Budget that a target delay leaves for queueing: target − p99 of the network − p99 of the service (thesis
+    /// §2.3.2); nothing if these two exceed it.
+    pub fn of_target(target: Nanos, network_p99: Nanos, service_p99: Nanos) -> Self {
+        Budget(Nanos(target.0.saturating_sub(network_p99.0).saturating_sub(service_p99.0)))
+    }
+
+    /// Whether a request may enter a queue in which it is to expect `delay`: the age of the queue's oldest entry and, for
+    /// a lock, the run queue's delay that is paid afterwards (Hoover §3.4).
+    pub fn allows(self, delay: Nanos) -> bool {
+        self == Budget::UNLIMITED || delay <= self.0
+    }
+
+    /// Takes off what was actually waited. Never below nothing; an unlimited budget stays unlimited.
+    pub fn charge(&mut self, waited: Nanos) {
+        if *self != Budget::UNLIMITED {
+            self.0 = Nanos(self.0.0.saturating_sub(waited.0));
+        }
+    }
+
+    /// Whether nothing is left of it.
+    pub fn is_spent(self) -> bool {
+        self.0 == Nanos::ZERO
+    }
+
+    /// The rest of the budget; `None` without a limit.
+    pub fn remaining(self) -> Option<Nanos> {
+        (self != Budget::UNLIMITED).then_some(self.0)
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_spent_is_never_more_than_there_was() {
+        let mut budget = Budget::of(Nanos(10));
+        budget.charge(Nanos(7));
+        assert_eq!(budget.remaining(), Some(Nanos(3)));
+        budget.charge(Nanos(7));
+        assert_eq!(budget.remaining(), Some(Nanos::ZERO));
+        assert!(budget.allows(Nanos::ZERO) && !budget.allows(Nanos(1)) && budget.is_spent());
+    }
+
+    #[test]
+    fn no_limit_stays_none() {
+        let mut budget = Budget::UNLIMITED;
+        budget.charge(Nanos::MAX);
+        assert!(budget.allows(Nanos::MAX));
+        assert_eq!(budget.remaining(), None);
+    }
+
+    #[test]
+    fn a_target_that_is_spent_already_leaves_nothing() {
+        assert_eq!(Budget::of_target(Nanos(5), Nanos(3), Nanos(3)), Budget::of(Nanos::ZERO));
+    }
+}

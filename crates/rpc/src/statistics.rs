@@ -1,8 +1,0 @@
-//! A server's statistics over the protocol: asked for as a call of [`METHOD`], told as JSON.
-
-use crate::wire::Method;
-
-pub use leeward_port::statistics::{About, LOCKS, LONGEST_NAME, Lock, Statistics};
-
-/// The method that servers answer themselves, whatever the handler: the only number that is not the application's.
-pub const METHOD: Method = Method::STATISTICS;

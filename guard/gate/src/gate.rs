@@ -1,0 +1,603 @@
+//! The gate: a controller's halves for threads that come and go. Never here: where requests come from.
+
+use crate::arriving::Arriving;
+use crate::behind::Behind;
+use crate::build::{BuildError, Builder, Mode};
+use crate::counts::Counts;
+use crate::delay::Delay;
+use crate::inside::Inside;
+use crate::load::{Busy, Load};
+use crate::probe::Probe;
+use crate::room::{Out, Room};
+use crate::shard::Shard;
+use crate::stretch::Stretch;
+use crate::ticket::{End, Outcome, Ticket, Turn};
+use leeward_controllers::edge::{cost::Estimate, deadline};
+use leeward_core::budget::Budget;
+use leeward_core::registry::Environment;
+use leeward_core::rehearsal::{Leaving, Twin};
+use leeward_core::server::{self, Arrival};
+use leeward_core::units::{Cost, Nanos, Time};
+use leeward_host::sync::{Mutex, lock};
+use leeward_host::{Bounds, Load as Sums, Pulse};
+use leeward_observe::{Decision, DecisionId, Moment, Reason, Ring, Routes, SAMPLED, Source, Tenants};
+use leeward_runtime::clock;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+/// Routes whose cost is learnt apart.
+const ROUTES: usize = 256;
+
+/// Below this share of the target nobody waits: such a request needs no room. The controller refuses nothing there, either.
+const CALM: f64 = 0.125;
+
+/// Of so many requests one is judged without what is known of time inside.
+const PLAIN: u64 = 16;
+
+/// Requests that are called ahead of free slots, for each worker.
+const MOST_AHEAD: usize = 8;
+
+/// Characters of a route's name that are kept.
+pub const LONGEST_NAME: usize = 128;
+
+/// A request that was refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[must_use]
+pub struct Refusal {
+    /// Why.
+    pub reason: Reason,
+    /// When a client may ask again: between two and six times the objective, by chance, so that clients do not come back
+    /// together.
+    pub retry_after: Duration,
+    /// The number under which [`Gate::decision`] knows more.
+    pub decision: DecisionId,
+}
+
+/// Admission to a service. Clones are the same gate.
+#[derive(Clone)]
+pub struct Gate(pub(crate) Arc<Inner>);
+
+/// A request in the queue that would be.
+struct Rehearsed {
+    shard: usize,
+    route: u8,
+    class: u8,
+    ticket: server::Ticket,
+}
+
+pub(crate) struct Inner {
+    pub(crate) slo: Nanos,
+    pub(crate) mode: Mode,
+    /// By the process's clock.
+    began: Time,
+    pub(crate) shards: Vec<Mutex<Shard>>,
+    pub(crate) pulse: Pulse,
+    probe: Probe,
+    pub(crate) ring: Ring,
+    /// The controller's name and bounds, for those who ask why.
+    pub(crate) controller: &'static str,
+    pub(crate) bounds: Bounds,
+    /// The least important priority that was let in at the last tick, and the number of that tick.
+    level: AtomicU64,
+    ticks: AtomicU64,
+    routes: Vec<Estimate>,
+    /// Names of routes, for those who read metrics.
+    pub(crate) names: Vec<OnceLock<Box<str>>>,
+    /// Places of the routes that metrics tell apart.
+    pub(crate) places: Routes,
+    pub(crate) tenants: Tenants,
+    /// Of all routes together.
+    mean: Estimate,
+    /// Time from admission to the answer, by route.
+    inside: Vec<Inside>,
+    queue: Mutex<Delay>,
+    /// Services that this one asks.
+    pub(crate) behind: Behind,
+    /// Requests that may be under way in a shard.
+    room: u32,
+    /// Where admitted requests wait for their turn.
+    pub(crate) waiting: Option<Arc<Room>>,
+    twin: Mutex<Twin<Rehearsed>>,
+    /// Time that requests have occupied workers, all together.
+    worked_ns: AtomicU64,
+    /// Requests that have told their work.
+    executed: AtomicU64,
+    busy: Mutex<Busy>,
+    malformed: AtomicU64,
+}
+
+impl Gate {
+    /// A gate for a service whose answers are to be there within `slo` of the request's arrival at this machine.
+    pub fn builder(slo: Duration) -> Builder {
+        Builder::new(slo)
+    }
+
+    pub(crate) fn new(builder: &Builder) -> Result<Self, BuildError> {
+        let slo = Nanos(builder.slo.as_nanos() as u64);
+        // Clients measure from another place; the network's part is theirs to take off the objective.
+        let environment = Environment::new(builder.workers as u32, Nanos::ZERO, slo);
+        let pairs: Vec<_> = builder.params.iter().map(|(name, raw)| (*name, raw.clone())).collect();
+        let params = builder.algorithm.params(&pairs)?;
+        let halves = builder.algorithm.server(&params, &environment)?;
+        let shards = halves.cores.into_iter().enumerate();
+        let shards: Vec<_> = shards.map(|(index, half)| Mutex::new(Shard::new(index, builder.seed, half))).collect();
+        let places = builder.places.filter(|_| builder.mode == Mode::Enforce);
+        Ok(Gate(Arc::new(Inner {
+            slo,
+            mode: builder.mode,
+            began: clock::process(),
+            room: builder.max_in_flight.div_ceil(shards.len() as u32),
+            tenants: Tenants::new(shards.len()),
+            shards,
+            pulse: Pulse::new(halves.control),
+            // A quarter of the target, at least a millisecond: more probes see no more.
+            probe: Probe::new(slo.scale(0.1).max(Nanos::from_millis(1))),
+            ring: Ring::new(builder.decisions),
+            controller: builder.algorithm.name,
+            bounds: Bounds::of(&builder.algorithm, &params, &environment),
+            level: AtomicU64::new(0),
+            ticks: AtomicU64::new(0),
+            routes: (0..ROUTES).map(|_| Estimate::default()).collect(),
+            names: (0..ROUTES).map(|_| OnceLock::new()).collect(),
+            places: Routes::default(),
+            mean: Estimate::default(),
+            inside: (0..ROUTES).map(|_| Inside::default()).collect(),
+            // What stood longer ago than the target is over.
+            queue: Mutex::new(Delay::new(slo.scale(0.4), places.is_some())),
+            behind: Behind::new(ROUTES),
+            waiting: places.map(|places| Arc::new(Room::new(builder.workers, places))),
+            twin: Mutex::new(Twin::default()),
+            worked_ns: AtomicU64::new(0),
+            executed: AtomicU64::new(0),
+            busy: Mutex::new(Busy::default()),
+            malformed: AtomicU64::new(0),
+        })))
+    }
+
+    /// The objective.
+    pub fn slo(&self) -> Duration {
+        Duration::from_nanos(self.0.slo.0)
+    }
+
+    /// Decides on a request that has come.
+    ///
+    /// # Errors
+    /// The request is refused: answer so, at once.
+    pub fn arrive(&self, arriving: &Arriving) -> Result<Ticket, Refusal> {
+        self.arrive_at(self.now(), arriving)
+    }
+
+    /// The same at a time of the caller's, since the gate was made. Times never go back.
+    ///
+    /// # Errors
+    /// As [`Gate::arrive`].
+    pub fn arrive_at(&self, now: Time, arriving: &Arriving) -> Result<Ticket, Refusal> {
+        let inner = &*self.0;
+        let service = inner.routes[usize::from(arriving.route)].time().unwrap_or(Nanos::ZERO);
+        // In a rehearsal it is the time of another queue.
+        let (now, waited, delay) = match inner.mode {
+            Mode::Enforce => {
+                let (waited, delay) = inner.delays(now, arriving);
+                (now, waited, delay)
+            }
+            Mode::Shadow | Mode::Share(_) => inner.rehearsed(now, arriving),
+        };
+        let stretch = inner.stretch(arriving.route, service);
+        inner.tick(now, stretch.of(delay));
+        let index = shard_of_thread() % inner.shards.len();
+        let mut shard = lock(&inner.shards[index]);
+        let random = shard.choices.draw();
+        let left = arriving.left.unwrap_or(Nanos::MAX);
+        // One in some is judged by its wait alone: of a route that is refused nobody would learn that it is quick again.
+        let felt = if (random >> 32).is_multiple_of(PLAIN) { Stretch::NONE } else { stretch };
+        let arrival = Arrival::new(now)
+            .with_delay(felt.of(delay))
+            .with_priority(arriving.priority(now.0 / 3_600_000_000_000, random.rotate_left(32)))
+            .with_tenant(arriving.tenant)
+            .with_cost(inner.cost(arriving.route))
+            .with_budget(deadline::budget(left.min(inner.slo), waited, service))
+            .with_random(random);
+        let class = (arrival.priority.level() - 1) / 16;
+        let asks = arriving.asks.unwrap_or(arriving.route);
+        let verdict = if shard.pending() >= inner.room {
+            Err(Reason::Concurrency)
+        } else if inner.mode == Mode::Enforce && !inner.behind.admits(now, (asks, class), random) {
+            // The controller is not asked: what is not executed here is no demand on this service.
+            Err(Reason::Behind)
+        } else {
+            shard.ask(&arrival, felt.of(waited))
+        };
+        let verdict = verdict.map_err(|reason| inner.named(reason, left, waited, service));
+        shard.counts.arrived += 1;
+        shard.by_class.count(class, verdict.as_ref().err().copied());
+        inner.tenants.charge(index, arriving.tenant, inner.about(arriving.route), verdict.is_ok());
+        if arriving.waited.is_some() {
+            shard.waits.note(waited);
+        }
+        let is_meant = || inner.mode.enforces(arriving.account(random));
+        if inner.mode != Mode::Enforce && (verdict.is_ok() || !is_meant()) {
+            return Ok(self.rehearse(&mut shard, index, (arriving.route, class), verdict));
+        }
+        let record = |refused: Option<Reason>| {
+            let mut decision = Decision::admitted(now);
+            (decision.refused, decision.waited, decision.delay) = (refused, waited, delay);
+            (decision.left, decision.service) = (left, inner.takes(arriving.route, service));
+            (decision.priority, decision.tenant) = (arrival.priority, arrival.tenant);
+            decision.route = arriving.route;
+            decision.bound = inner.bound(refused, decision.moment, stretch);
+            decision
+        };
+        match verdict {
+            Ok(ticket) => {
+                shard.counts.admitted += 1;
+                let sampled = shard.counts.admitted.is_multiple_of(SAMPLED);
+                drop(shard);
+                if sampled {
+                    inner.ring.write(&record(None));
+                }
+                let ticket = Ticket::new(self.clone(), index, (arriving.route, class), (now, waited), Some(ticket));
+                let ticket = ticket.with_budget(inner.for_queues(left, arriving.route, waited)).asking(asks);
+                if inner.waiting.is_none() {
+                    return Ok(ticket);
+                }
+                let lateness = stretch.back(inner.bounds.lateness.unwrap_or(inner.slo));
+                let last = left.min(inner.slo).saturating_sub(service).min(lateness).saturating_sub(waited);
+                Ok(ticket.with_turn(Turn {
+                    until: now + last,
+                    is_calm: stretch.of(waited.max(delay)) < inner.target().scale(CALM),
+                    left,
+                    priority: arrival.priority,
+                    tenant: arrival.tenant,
+                }))
+            }
+            Err(reason) => {
+                shard.counts.refused[reason as usize] += 1;
+                drop(shard);
+                let decision = inner.ring.write(&record(Some(reason)));
+                Err(inner.refusal(reason, decision, random))
+            }
+        }
+    }
+
+    /// A request that was let in has waited for its turn, and was called or turned away: whether it is executed.
+    pub(crate) fn turn(
+        &self,
+        (shard, route): (usize, u8),
+        (waited, now): (Nanos, Time),
+        turn: &Turn,
+        called: Result<(), Out>,
+    ) -> Result<(), Refusal> {
+        let inner = &*self.0;
+        let service = inner.routes[usize::from(route)].time().unwrap_or(Nanos::ZERO);
+        let stretch = inner.stretch(route, service);
+        // The queue's delay is told by those whose turn it is. Whoever was passed over until it was too late says how long
+        // the others' queue was, and nothing of theirs.
+        let mut queue = lock(&inner.queue);
+        let delay = if called.is_ok() { queue.note(now, waited) } else { queue.delay(now) };
+        drop(queue);
+        let mut shard = lock(&inner.shards[shard]);
+        let verdict = match called {
+            Ok(()) if now < turn.until => shard.execute(stretch.of(waited)),
+            Err(Out::Full) => Err(Reason::Concurrency),
+            _ => Err(Reason::Delay),
+        };
+        let Err(reason) = verdict else { return Ok(()) };
+        let random = shard.choices.draw();
+        drop(shard);
+        let reason = inner.named(reason, turn.left, waited, service);
+        let mut decision = Decision::admitted(now);
+        (decision.refused, decision.waited, decision.delay) = (Some(reason), waited, delay);
+        (decision.left, decision.service, decision.route) = (turn.left, inner.takes(route, service), route);
+        (decision.priority, decision.tenant) = (turn.priority, turn.tenant);
+        decision.moment = Moment::Turn;
+        decision.bound = inner.bound(Some(reason), decision.moment, stretch);
+        Err(inner.refusal(reason, inner.ring.write(&decision), random))
+    }
+
+    /// Requests that wait for their turn; 0 without a room.
+    pub fn waiting(&self) -> usize {
+        self.0.waiting.as_ref().map_or(0, |room| room.len())
+    }
+
+    /// Admits whatever the verdict, and keeps the queue that would be.
+    fn rehearse(
+        &self,
+        shard: &mut Shard,
+        index: usize,
+        (route, class): (u8, u8),
+        verdict: Result<server::Ticket, Reason>,
+    ) -> Ticket {
+        match verdict {
+            Ok(ticket) => {
+                let inner = &self.0;
+                let rehearsed = Rehearsed { shard: index, route, class, ticket };
+                lock(&inner.twin).admit(inner.about(route), inner.shards.len(), rehearsed);
+                shard.counts.admitted += 1;
+            }
+            Err(_) => shard.counts.shadowed += 1,
+        }
+        Ticket::rehearsed(self.clone(), index, route)
+    }
+
+    pub(crate) fn end(
+        &self,
+        shard: usize,
+        ticket: server::Ticket,
+        (came, waited): (Time, Nanos),
+        now: Time,
+        end: &End,
+    ) {
+        let inner = &*self.0;
+        let sojourn = now.since(came);
+        if end.worked.is_some() {
+            let queued = Nanos(u64::try_from(end.queued.as_nanos()).unwrap_or(u64::MAX));
+            let until = end.answered.map_or(now, |at| at.min(now));
+            // Beyond the objective longer says no more, and would be remembered for longer.
+            let span = until.since(came).saturating_sub(queued).min(inner.slo);
+            inner.inside[usize::from(end.route)].note(span);
+        }
+        let place = inner.place(end.route, end.outcome);
+        let mut shard = lock(&inner.shards[shard]);
+        if let Some(span) = end.worked {
+            shard.costs[place].note(Nanos(u64::try_from(span.as_nanos()).unwrap_or(u64::MAX)));
+        }
+        shard.count_end((end.class, place), end.outcome, sojourn + waited, inner.slo);
+        shard.answer(ticket, now, end.outcome, sojourn);
+    }
+
+    /// The end of a request that the queue that would be counts: its cost is what it has really taken.
+    pub(crate) fn end_rehearsed(&self, shard: usize, route: u8, outcome: Outcome, worked: Option<Duration>) {
+        let place = self.0.place(route, outcome);
+        if let Some(span) = worked {
+            let span = Nanos(u64::try_from(span.as_nanos()).unwrap_or(u64::MAX));
+            lock(&self.0.shards[shard]).costs[place].note(span);
+        }
+    }
+
+    /// Whether a route has a name.
+    pub fn is_named(&self, route: u8) -> bool {
+        self.0.names.get(usize::from(route)).is_some_and(|name| name.get().is_some())
+    }
+
+    /// Names a route, for metrics: its path or method, never what a client may vary. The first name stays; of a long one the beginning.
+    /// Routes of one number have one name.
+    pub fn name_route(&self, route: u8, name: &str) {
+        if let Some(cell) = self.0.names.get(usize::from(route)) {
+            cell.get_or_init(|| name.chars().take(LONGEST_NAME).collect::<String>().into());
+        }
+    }
+
+    /// Learns how long a request of this route has occupied a worker.
+    pub(crate) fn learn(&self, route: u8, worked: Duration) {
+        let span = Nanos(u64::try_from(worked.as_nanos()).unwrap_or(u64::MAX));
+        self.0.routes[usize::from(route)].note(span);
+        self.0.mean.note(span);
+        self.0.worked_ns.fetch_add(span.0, Ordering::Relaxed);
+        self.0.executed.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Load of the workers, for balancers. Without requests that tell their work ([`Ticket::worked`]) it is the delay's alone.
+    pub fn load(&self) -> Load {
+        let inner = &*self.0;
+        let delay = self.delay().as_nanos() as f64 / inner.target().0.max(1) as f64;
+        let (worked, executed) = (inner.worked_ns.load(Ordering::Relaxed), inner.executed.load(Ordering::Relaxed));
+        let Busy { share, rate, .. } = lock(&inner.busy).look(self.now(), worked, executed, inner.shards.len());
+        Load { utilization: share.max(delay), delay, rate }
+    }
+
+    /// The queueing delay as it was last known: the greatest age of the last requests, or the probe's; in a rehearsal, of the queue that
+    /// would be.
+    pub fn delay(&self) -> Duration {
+        if self.0.mode != Mode::Enforce {
+            return Duration::from_nanos(lock(&self.0.twin).delay(self.now()).0);
+        }
+        let now = self.now();
+        Duration::from_nanos(lock(&self.0.queue).delay(now).max(self.0.probe.delay(now)).0)
+    }
+
+    /// Whether the caller should let a task wait in its worker's queue now, and tell by [`Gate::probe_enters`] and
+    /// [`Gate::probe_leaves`]. Rarely true.
+    pub fn wants_probe(&self) -> bool {
+        self.0.probe.is_due(self.now())
+    }
+
+    /// The probe's task enters the queue.
+    pub fn probe_enters(&self) {
+        self.0.probe.enter(self.now());
+    }
+
+    /// The probe's task has had its turn.
+    pub fn probe_leaves(&self) {
+        self.0.probe.leave(self.now());
+    }
+
+    /// The probe's task is gone without its turn.
+    pub fn probe_is_lost(&self) {
+        self.0.probe.forget();
+    }
+
+    /// A front end could not read a header, and took it for none.
+    pub fn note_malformed(&self) {
+        self.0.malformed.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Fates of the requests so far.
+    pub fn counts(&self) -> Counts {
+        let mut sum = Counts { malformed: self.0.malformed.load(Ordering::Relaxed), ..Counts::default() };
+        for shard in &self.0.shards {
+            sum.add(&lock(shard).counts);
+        }
+        sum
+    }
+
+    /// The decision of this number, as long as it is kept.
+    pub fn decision(&self, id: DecisionId) -> Option<Decision> {
+        self.0.ring.read(id)
+    }
+
+    /// The newest decisions that are kept, newest first: all refusals, and one in 64 admissions.
+    pub fn decisions(&self, count: usize) -> Vec<Decision> {
+        self.0.ring.newest(count)
+    }
+
+    /// The decision of this number in a few sentences, as long as it is kept.
+    pub fn why(&self, id: DecisionId) -> Option<String> {
+        let decision = self.decision(id)?;
+        Some(self.context().explain(&decision, Some(&self.second(&decision))))
+    }
+
+    /// The lowest level of any tenant: less important requests are refused while a delay stands. 128: none.
+    pub fn level(&self) -> f64 {
+        self.0.pulse.gauges().priority_threshold.unwrap_or(128.0)
+    }
+
+    /// Time since the gate was made.
+    pub fn now(&self) -> Time {
+        self.at(clock::process())
+    }
+
+    /// A reading of the process's clock ([`clock::process`]) as a time of this gate: one reading serves a front end and its gate.
+    pub fn at(&self, reading: Time) -> Time {
+        Time(reading.since(self.0.began).0)
+    }
+}
+
+impl Inner {
+    /// Time, wait and delay of a request in the queue that would be. Whatever would have ended before it ends.
+    fn rehearsed(&self, now: Time, arriving: &Arriving) -> (Time, Nanos, Nanos) {
+        let came = Time(now.0.saturating_sub(arriving.waited.unwrap_or(Nanos::ZERO).0));
+        let (now, delay, ended) = lock(&self.twin).look(now, came);
+        for Leaving { at, sojourn, ticket: Rehearsed { shard, route, class, ticket }, .. } in ended {
+            let place = self.places.find(u32::from(route));
+            let mut shard = lock(&self.shards[shard]);
+            shard.count_end((class, place), Outcome::Completed, sojourn, self.slo);
+            shard.answer(ticket, at, Outcome::Completed, sojourn);
+        }
+        (now, delay, delay)
+    }
+
+    /// Place of a request's route among those that metrics tell apart. A route takes one with its first result: whatever never succeeds may
+    /// be no route.
+    fn place(&self, route: u8, outcome: Outcome) -> usize {
+        match outcome {
+            Outcome::Completed => self.places.place(u32::from(route)),
+            _ => self.places.find(u32::from(route)),
+        }
+    }
+
+    /// How long this request has waited, and the delay that the controller is told of.
+    fn delays(&self, now: Time, arriving: &Arriving) -> (Nanos, Nanos) {
+        match arriving.waited {
+            // It will still wait: what it has waited so far is not all.
+            Some(waited) if self.waiting.is_some() => (waited, lock(&self.queue).delay(now).max(waited)),
+            // An exact age: a probe of another worker would only blur it.
+            Some(waited) => (waited, lock(&self.queue).note(now, waited)),
+            // A probe does not know which request is late: nothing of it is charged to this one.
+            None if self.waiting.is_some() => (Nanos::ZERO, lock(&self.queue).delay(now).max(self.probe.delay(now))),
+            None => (Nanos::ZERO, self.probe.delay(now)),
+        }
+    }
+
+    /// How much longer than it is a wait in front of this route counts, whose requests work for `service`.
+    fn stretch(&self, route: u8, service: Nanos) -> Stretch {
+        // The queue of a rehearsal has no executor behind it.
+        let besides = match self.mode {
+            Mode::Enforce => self.inside[usize::from(route)].most().saturating_sub(service),
+            Mode::Shadow | Mode::Share(_) => Nanos::ZERO,
+        };
+        Stretch::new(self.slo, besides)
+    }
+
+    /// How long requests of this route, whose work is `service`, take from their admission until their answer begins, as far as that is known.
+    fn takes(&self, route: u8, service: Nanos) -> Nanos {
+        service.max(self.inside[usize::from(route)].mean())
+    }
+
+    /// About how long requests of this route occupy a worker; nothing before anything is known.
+    fn about(&self, route: u8) -> Nanos {
+        self.routes[usize::from(route)].time().or(self.mean.time()).unwrap_or(Nanos::ZERO)
+    }
+
+    /// In microseconds; before anything is known every request costs the same.
+    fn cost(&self, route: u8) -> Cost {
+        self.routes[usize::from(route)].cost(self.mean.cost(Cost::ONE))
+    }
+
+    /// Time that an admitted request may spend in queues inside. A tenth of the objective is kept, as for queues in front.
+    /// Other than there, time that it awaits inside counts: a pool's connection is kept for longer than a CPU.
+    pub(crate) fn for_queues(&self, left: Nanos, route: u8, waited: Nanos) -> Budget {
+        deadline::budget(left.min(self.slo.scale(0.9)), waited, self.inside[usize::from(route)].mean())
+    }
+
+    /// Requests that are called ahead of free slots: as many as a sixteenth of the target is enough for, so that a flood of what is only
+    /// read and refused leaves time for them between two looks at the sockets, and never many of those that take long.
+    pub(crate) fn ahead(&self) -> usize {
+        let fit = self.mean.time().map_or(0, |mean| self.target().0 / 16 / mean.0.max(1));
+        (fit as usize).min(MOST_AHEAD) * self.shards.len()
+    }
+
+    /// The delay that the controller aims at.
+    fn target(&self) -> Nanos {
+        self.bounds.target.unwrap_or(self.slo.scale(0.4))
+    }
+
+    fn refusal(&self, reason: Reason, decision: DecisionId, random: u64) -> Refusal {
+        let span = self.slo.0 * 2 + random % (self.slo.0 * 4);
+        Refusal { reason, retry_after: Duration::from_nanos(span), decision }
+    }
+
+    fn tick(&self, now: Time, delay: Nanos) {
+        let load = || {
+            let mut sum = Counts::default();
+            for shard in &self.shards {
+                sum.add(&lock(shard).counts);
+            }
+            Sums {
+                arrivals: sum.arrived,
+                completions: sum.completed,
+                drops: sum.refusals() + sum.dropped + sum.abandoned,
+                lock_drops: 0,
+            }
+        };
+        let ticks = self.pulse.tick(now, load, || (delay, Nanos::ZERO));
+        if ticks != self.ticks.load(Ordering::Relaxed) {
+            self.ticks.store(ticks, Ordering::Relaxed);
+            let level = self.pulse.gauges().priority_threshold.unwrap_or(0.0);
+            self.level.store(level.max(0.0) as u64, Ordering::Relaxed);
+        }
+    }
+
+    /// The reason under the name that fits: `edge` refuses by age, and a deadline may have been nearer than the objective.
+    fn named(&self, reason: Reason, left: Nanos, waited: Nanos, service: Nanos) -> Reason {
+        let reason = if reason == Reason::Delay && self.controller == "edge" { Reason::Late } else { reason };
+        let own = reason == Reason::Late && left < self.slo && waited + service >= left;
+        if own { Reason::Deadline } else { reason }
+    }
+
+    /// The bound that a refusal met, as far as it is known.
+    fn bound(&self, refused: Option<Reason>, moment: Moment, stretch: Stretch) -> u64 {
+        let limit = |bound: Option<Nanos>| bound.map_or(0, |bound| stretch.back(bound).0);
+        match refused {
+            Some(Reason::Level) => self.level.load(Ordering::Relaxed),
+            Some(Reason::Late) => limit(self.bounds.stale),
+            Some(Reason::Delay) if moment == Moment::Turn => limit(self.bounds.stale),
+            Some(Reason::Delay) => limit(self.bounds.refusing),
+            Some(Reason::Concurrency) => u64::from(self.room).saturating_mul(self.shards.len() as u64),
+            _ => 0,
+        }
+    }
+}
+
+/// Each thread has a shard of its own as long as there are as many shards as threads.
+fn shard_of_thread() -> usize {
+    static THREADS: AtomicUsize = AtomicUsize::new(0);
+    thread_local!(static SHARD: usize = THREADS.fetch_add(1, Ordering::Relaxed));
+    SHARD.try_with(|shard| *shard).unwrap_or(0)
+}
+
+impl std::fmt::Debug for Gate {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Gate").field("slo", &self.0.slo).field("counts", &self.counts()).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,63 @@
+//! How loaded a gate's workers are, for balancers that weigh replicas (ORCA). Never here: headers.
+
+use leeward_core::units::{Nanos, Time};
+
+/// Span over which work is counted: shorter ones hold a few requests of some milliseconds and are mostly noise.
+const SPAN: Nanos = Nanos::from_millis(100);
+
+/// Load of a gate's workers.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[non_exhaustive]
+pub struct Load {
+    /// The greater of the workers' busy share and [`Load::delay`]. Above 1: more comes than can be done.
+    pub utilization: f64,
+    /// The queueing delay over its target.
+    pub delay: f64,
+    /// Requests executed per second.
+    pub rate: f64,
+}
+
+/// Work of the last span.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Busy {
+    at: Time,
+    worked_ns: u64,
+    executed: u64,
+    /// Share of the workers' time.
+    pub(crate) share: f64,
+    /// Requests per second.
+    pub(crate) rate: f64,
+}
+
+impl Busy {
+    /// The last span, from the sums of all work and of all requests so far.
+    pub(crate) fn look(&mut self, now: Time, worked_ns: u64, executed: u64, workers: usize) -> Busy {
+        let passed = now.since(self.at);
+        if passed >= SPAN {
+            let worked = worked_ns.wrapping_sub(self.worked_ns);
+            self.share = (worked as f64 / passed.0 as f64 / workers.max(1) as f64).min(1.0);
+            self.rate = executed.wrapping_sub(self.executed) as f64 * 1e9 / passed.0 as f64;
+            (self.at, self.worked_ns, self.executed) = (now, worked_ns, executed);
+        }
+        *self
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_share_is_of_the_last_span_and_of_all_workers() {
+        let mut busy = Busy::default();
+        let mut look = |ms: u64, worked_ns: u64, executed: u64| {
+            let busy = busy.look(Time::ZERO + Nanos::from_millis(ms), worked_ns, executed, 2);
+            (busy.share, busy.rate)
+        };
+        assert_eq!(look(50, 40_000_000, 10), (0.0, 0.0), "too early to say");
+        assert_eq!(look(100, 100_000_000, 20), (0.5, 200.0));
+        assert_eq!(look(150, 200_000_000, 90), (0.5, 200.0), "the last span's");
+        assert_eq!(look(200, 1_000_000_000, 90), (1.0, 700.0), "never more than all");
+        assert_eq!(look(400, 1_000_000_000, 90), (0.0, 0.0));
+    }
+}

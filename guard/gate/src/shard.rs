@@ -1,0 +1,98 @@
+//! A part of a gate: a fast half with its session, its choices and its counters, for the threads that share it.
+
+use crate::counts::{ByClass, ByRoute, Counts};
+use crate::ticket::Outcome;
+use leeward_core::server::{self, Admission, Arrival, CoreId, Departure, Opened, Session, SessionSlot, Verdict};
+use leeward_core::units::{CreditId, Nanos, Time};
+use leeward_host::Choices;
+use leeward_observe::{Answer, Latencies, PLACES, Reason, Waits};
+
+pub(crate) struct Shard {
+    half: Box<dyn Admission>,
+    session: Session,
+    pub(crate) choices: Choices,
+    pub(crate) counts: Counts,
+    pub(crate) by_class: ByClass,
+    /// Waits before the gate, of requests that have an age.
+    pub(crate) waits: Waits,
+    pub(crate) by_route: Box<ByRoute>,
+    /// Latencies of results, the wait before the gate included.
+    pub(crate) latencies: Box<Latencies>,
+    /// Time that requests have occupied a worker, by the place of their route.
+    pub(crate) costs: Box<[Waits; PLACES]>,
+}
+
+impl Shard {
+    pub(crate) fn new(index: usize, seed: u64, mut half: Box<dyn Admission>) -> Self {
+        let mut session = Session::new(SessionSlot(0), CoreId(index as u32));
+        half.open(&mut session, &Opened { now: Time::ZERO, demand: 0 });
+        let choices = Choices::new(index ^ (seed as usize).wrapping_mul(0x9E37_79B9));
+        Shard {
+            half,
+            session,
+            choices,
+            counts: Counts::default(),
+            by_class: ByClass::default(),
+            waits: Waits::default(),
+            by_route: Box::default(),
+            latencies: Box::default(),
+            costs: Box::default(),
+        }
+    }
+
+    /// Asks the controller. A rejected request is over for it.
+    pub(crate) fn ask(&mut self, arrival: &Arrival, waited: Nanos) -> Result<server::Ticket, Reason> {
+        let (mut verdict, ticket) = self.session.request(self.half.as_mut(), arrival);
+        if verdict == Verdict::Admit {
+            verdict = self.half.execute(waited);
+        }
+        match verdict {
+            Verdict::Admit => Ok(ticket),
+            Verdict::Reject(reason) => {
+                self.answer(ticket, arrival.now, Outcome::Dropped, waited);
+                Err(reason.into())
+            }
+        }
+    }
+
+    /// Asks about an admitted request whose turn it is.
+    pub(crate) fn execute(&mut self, waited: Nanos) -> Result<(), Reason> {
+        match self.half.execute(waited) {
+            Verdict::Admit => Ok(()),
+            Verdict::Reject(reason) => Err(reason.into()),
+        }
+    }
+
+    /// Counts the end of an admitted request of a class, whose route has this place, `latency` after it came.
+    pub(crate) fn count_end(&mut self, (class, place): (u8, usize), outcome: Outcome, latency: Nanos, slo: Nanos) {
+        self.by_class.end(class);
+        match outcome {
+            Outcome::Completed | Outcome::Failed => {
+                let answer = Answer::of(outcome == Outcome::Completed, latency <= slo);
+                self.counts.completed += 1;
+                self.counts.in_time += u64::from(answer == Answer::InTime);
+                self.counts.failed += u64::from(answer == Answer::Failed);
+                self.by_route.answered(class, place, answer);
+                if answer != Answer::Failed {
+                    self.latencies.note(latency);
+                }
+            }
+            Outcome::Dropped => self.counts.dropped += 1,
+            Outcome::Abandoned => self.counts.abandoned += 1,
+        }
+    }
+
+    /// Ends a request for the controller.
+    pub(crate) fn answer(&mut self, ticket: server::Ticket, now: Time, outcome: Outcome, sojourn: Nanos) {
+        let outcome = match outcome {
+            Outcome::Completed | Outcome::Failed => server::Outcome::Completed,
+            Outcome::Dropped | Outcome::Abandoned => server::Outcome::Dropped,
+        };
+        let departure = Departure { now, outcome, sojourn, credit: CreditId::NONE };
+        let _ = self.session.reply(self.half.as_mut(), ticket, &departure);
+    }
+
+    pub(crate) fn pending(&self) -> u32 {
+        self.session.pending()
+    }
+}

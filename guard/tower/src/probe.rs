@@ -1,0 +1,178 @@
+//! The delay of a service whose requests have no stamps: a byte that goes to a socket of the layer's own. It waits as requests do, behind
+//! the sockets that were readable before it, and its task behind those that they woke. It says how long requests wait, not which one is
+//! late. Never here: what follows from a delay.
+
+use leeward_gate::Gate;
+use nix::sys::socket::{MsgFlags, send};
+use std::io::{self, ErrorKind};
+use std::os::fd::AsRawFd;
+use std::os::unix::net::UnixStream as Blocking;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{Mutex, PoisonError};
+use tokio::net::UnixStream;
+use tokio::runtime::Handle;
+
+/// The end of the socket that calls write to; nothing until the first call inside of a runtime.
+#[derive(Debug, Default)]
+pub(crate) struct Probe(Mutex<Place>);
+
+#[derive(Debug, Default)]
+enum Place {
+    #[default]
+    None,
+    Socket(Blocking),
+    /// This runtime has no sockets: tasks alone.
+    Tasks,
+}
+
+/// Tells the gate if the measurement ends before its turn: with its runtime, for instance.
+struct Waiting(Option<Gate>);
+
+impl Drop for Waiting {
+    fn drop(&mut self) {
+        if let Some(gate) = &self.0 {
+            gate.probe_is_lost();
+        }
+    }
+}
+
+impl Probe {
+    /// Begins a measurement, if one is due and this is a thread of Tokio's.
+    pub(crate) fn measure(&self, gate: &Gate) {
+        if !gate.wants_probe() {
+            return;
+        }
+        let Ok(runtime) = Handle::try_current() else {
+            gate.probe_is_lost();
+            return;
+        };
+        let mut place = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Place::Socket(socket) = &*place {
+            if write(socket).is_ok() {
+                return;
+            }
+            // Its reader has ended with the runtime it was in.
+            *place = Place::None;
+        }
+        if matches!(*place, Place::None) {
+            *place = socket(gate, &runtime).map_or(Place::Tasks, Place::Socket);
+        }
+        match &*place {
+            Place::Socket(socket) if write(socket).is_ok() => {}
+            _ => task(gate, &runtime),
+        }
+    }
+}
+
+fn write(socket: &Blocking) -> io::Result<()> {
+    send(socket.as_raw_fd(), &[1], MsgFlags::MSG_NOSIGNAL | MsgFlags::MSG_DONTWAIT)?;
+    Ok(())
+}
+
+/// A socket whose other end a task of this runtime reads, until this end is closed.
+fn socket(gate: &Gate, runtime: &Handle) -> Option<Blocking> {
+    let (near, far) = Blocking::pair().ok()?;
+    far.set_nonblocking(true).ok()?;
+    // A runtime without sockets panics.
+    let far = catch_unwind(AssertUnwindSafe(|| UnixStream::from_std(far))).ok()?.ok()?;
+    let (gate, waiting) = (gate.clone(), Waiting(Some(gate.clone())));
+    runtime.spawn(async move {
+        let _waiting = waiting;
+        let mut bytes = [0; 16];
+        while far.readable().await.is_ok() {
+            match far.try_read(&mut bytes) {
+                Ok(1..) => gate.probe_leaves(),
+                Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => {}
+                Ok(0) | Err(_) => return,
+            }
+        }
+    });
+    Some(near)
+}
+
+/// A task in this worker's queue, which is a part of the way.
+fn task(gate: &Gate, runtime: &Handle) {
+    let (gate, waiting) = (gate.clone(), Waiting(Some(gate.clone())));
+    runtime.spawn(async move {
+        let mut waiting = waiting;
+        // A task that was just spawned has a place of its own ahead of the queue.
+        tokio::task::yield_now().await;
+        gate.probe_enters();
+        tokio::task::yield_now().await;
+        gate.probe_leaves();
+        waiting.0 = None;
+    });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use leeward_gate::{Arriving, Gate};
+    use std::time::Duration;
+
+    fn gate() -> Gate {
+        Gate::builder(Duration::from_millis(20)).build().unwrap()
+    }
+
+    /// A worker that works for 10 ms for each of ten sockets: a byte behind them waits for all.
+    #[tokio::test]
+    async fn a_measurement_waits_behind_sockets_that_were_readable_before() {
+        let (gate, probe) = (gate(), Probe::default());
+        let mut ends = Vec::new();
+        for _ in 0..10 {
+            let (near, far) = Blocking::pair().unwrap();
+            far.set_nonblocking(true).unwrap();
+            let far = UnixStream::from_std(far).unwrap();
+            ends.push(near);
+            tokio::spawn(async move {
+                far.readable().await.unwrap();
+                let began = std::time::Instant::now();
+                while began.elapsed() < Duration::from_millis(10) {}
+            });
+        }
+        tokio::task::yield_now().await;
+        std::thread::sleep(Duration::from_millis(3));
+        ends.iter().for_each(|end| write(end).unwrap());
+        probe.measure(&gate);
+        while gate.delay() < Duration::from_millis(40) {
+            tokio::task::yield_now().await;
+        }
+        assert!(gate.arrive(&Arriving::default()).is_ok());
+    }
+
+    #[test]
+    fn a_runtime_without_sockets_and_none_are_no_failure() {
+        let (gate, probe) = (gate(), Probe::default());
+        std::thread::sleep(Duration::from_millis(5));
+        probe.measure(&gate);
+        for _ in 0..2 {
+            std::thread::sleep(Duration::from_millis(5));
+            let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+            runtime.block_on(async {
+                probe.measure(&gate);
+                for _ in 0..8 {
+                    tokio::task::yield_now().await;
+                }
+            });
+            drop(runtime);
+            std::thread::sleep(Duration::from_millis(5));
+            assert!(gate.wants_probe(), "the last one has ended");
+            gate.probe_is_lost();
+        }
+    }
+
+    #[test]
+    fn another_runtime_takes_over_from_one_that_has_ended() {
+        let (gate, probe) = (gate(), Probe::default());
+        for _ in 0..3 {
+            std::thread::sleep(Duration::from_millis(5));
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build().unwrap();
+            runtime.block_on(async {
+                assert!(gate.wants_probe());
+                gate.probe_is_lost();
+                probe.measure(&gate);
+                assert!(!gate.wants_probe(), "one is under way");
+            });
+        }
+    }
+}

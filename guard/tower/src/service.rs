@@ -1,0 +1,459 @@
+//! The guarded service: decides in `call`, when there is a request, and takes nothing of its gate
+//! in `poll_ready`. Never here: sockets.
+
+use crate::body::GuardedBody;
+use crate::drain::Rest;
+use crate::future::{Admitted, ResponseFuture};
+use crate::headers;
+use crate::probe::Probe;
+use crate::refusal;
+use crate::scope::{Scope, Serving};
+use crate::settings::Slo;
+use crate::stamp::Stamp;
+use crate::turn::Turn;
+use http::header::{ACCESS_CONTROL_REQUEST_METHOD, ORIGIN};
+use http::request::Parts;
+use http::{HeaderMap, Method, Request, Response, Version};
+use http_body::Body;
+use leeward_core::units::{Nanos, Time};
+use leeward_gate::{Arriving, Gate, LONGEST_NAME};
+use leeward_runtime::clock;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use tower_service::Service;
+
+/// A service behind a gate.
+#[derive(Clone, Debug)]
+pub struct Guarded<S> {
+    inner: S,
+    // Frameworks clone a service for every request: one counter, and no settings.
+    shared: Arc<Shared>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    settings: Slo,
+    gate: Gate,
+    probe: Probe,
+}
+
+impl Shared {
+    /// The gate, where responses are to say its load.
+    fn reporter(&self) -> Option<Gate> {
+        self.settings.reports_load.then(|| self.gate.clone())
+    }
+}
+
+/// Says a gate's load, where it is to be said.
+pub(crate) fn tell_load(reporter: &Option<Gate>, headers: &mut HeaderMap) {
+    if let Some(load) = reporter.as_ref().and_then(|gate| headers::load(gate.load())) {
+        headers.insert(headers::LOAD, load);
+    }
+}
+
+impl<S> Guarded<S> {
+    pub(crate) fn new(inner: S, settings: Slo, gate: Gate) -> Self {
+        Guarded { inner, shared: Arc::new(Shared { settings, gate, probe: Probe::default() }) }
+    }
+
+    /// The gate, with its counters and decisions.
+    pub fn gate(&self) -> &Gate {
+        &self.shared.gate
+    }
+
+    /// All that is known of a request; `None`: it passes by the gate.
+    fn arriving(&self, request: &Parts, reading: Time) -> Option<Arriving> {
+        let path = request.uri.path();
+        if path.starts_with("/grpc.health.v1.Health/") || is_preflight(request) {
+            return None;
+        }
+        let said = headers::read(&request.headers);
+        if said.malformed > 0 {
+            (0..said.malformed).for_each(|_| self.shared.gate.note_malformed());
+        }
+        let route = route(request);
+        // Requests that most likely ask the same services behind: those of a route, or else those whose paths begin alike.
+        let asks = route.unwrap_or_else(|| beginning(path));
+        let mut arriving =
+            Arriving::default().with_attempt(said.attempt).with_route(route.unwrap_or(UNNAMED)).with_asks(asks);
+        if let Some(class) = said.class {
+            arriving = arriving.with_class(class);
+        }
+        if let Some(left) = said.left {
+            arriving = arriving.with_left(left);
+        }
+        match age(request, reading) {
+            Some(waited) => arriving = arriving.with_waited(waited),
+            None => self.shared.probe.measure(&self.shared.gate),
+        }
+        if self.shared.settings.is_plain() {
+            return Some(arriving);
+        }
+        // The application's functions may panic: a request of which nothing more is known is still a request.
+        let described = catch_unwind(AssertUnwindSafe(|| {
+            if self.shared.settings.exempt.as_ref().is_some_and(|exempt| exempt(request)) {
+                return None;
+            }
+            Some(self.shared.settings.describe.as_ref().map_or(arriving, |describe| describe(request, arriving)))
+        }));
+        described.unwrap_or_else(|_| {
+            self.shared.gate.note_malformed();
+            Some(arriving)
+        })
+    }
+}
+
+/// Gives back what a service has reserved in `poll_ready` for a call that is not made: a permit, or
+/// a place in a queue. A clone has reserved nothing.
+pub(crate) fn give_back<S: Clone>(service: &mut S) {
+    *service = service.clone();
+}
+
+/// Whether a browser asks if a page of another origin may send the request that it has in mind. The
+/// page could not tell a refusal from a network that is down, and the request itself comes to the
+/// gate.
+fn is_preflight(request: &Parts) -> bool {
+    request.method == Method::OPTIONS
+        && request.headers.contains_key(ORIGIN)
+        && request.headers.contains_key(ACCESS_CONTROL_REQUEST_METHOD)
+}
+
+/// How long a request had waited when it came here, if its connection has stamps.
+fn age(request: &Parts, reading: Time) -> Option<std::time::Duration> {
+    #[cfg(feature = "axum")]
+    if let Some(info) = request.extensions.get::<::axum::extract::ConnectInfo<crate::axum::Peer>>() {
+        return info.0.stamp.age_at(reading);
+    }
+    request.extensions.get::<Stamp>()?.age_at(reading)
+}
+
+/// Name of a request's route. A path is none where it may hold identifiers: only a router's pattern and gRPC's methods are.
+enum RouteName<'a> {
+    /// The router's own word.
+    #[cfg(feature = "axum")]
+    Pattern(&'a str),
+    /// The client's word: it may invent any.
+    Method(&'a str),
+}
+
+impl<'a> RouteName<'a> {
+    fn text(&self) -> &'a str {
+        match self {
+            #[cfg(feature = "axum")]
+            RouteName::Pattern(name) => name,
+            RouteName::Method(name) => name,
+        }
+    }
+}
+
+fn route_name(request: &Parts) -> Option<RouteName<'_>> {
+    #[cfg(feature = "axum")]
+    if let Some(path) = request.extensions.get::<::axum::extract::MatchedPath>() {
+        return Some(RouteName::Pattern(path.as_str()));
+    }
+    headers::grpc(&request.headers).map(|_| RouteName::Method(request.uri.path()))
+}
+
+/// Number of all requests whose route is not known.
+const UNNAMED: u8 = 0;
+
+/// Requests of one route have one number; `None` where no route is known.
+fn route(request: &Parts) -> Option<u8> {
+    Some(hash(route_name(request)?.text().as_bytes()) as u8)
+}
+
+/// Number of the paths with the same first part.
+fn beginning(path: &str) -> u8 {
+    let path = path.trim_start_matches('/');
+    hash(path.split('/').next().unwrap_or(path).as_bytes()) as u8
+}
+
+/// Names a route that has no name yet. The client's word for it comes back instead: it counts once the service has answered there.
+fn name(request: &Parts, arriving: &Arriving, gate: &Gate) -> Option<Box<str>> {
+    // The application may have given it another number.
+    if gate.is_named(arriving.route) || arriving.route != route(request).unwrap_or(UNNAMED) {
+        return None;
+    }
+    match route_name(request)? {
+        #[cfg(feature = "axum")]
+        RouteName::Pattern(name) => {
+            gate.name_route(arriving.route, name);
+            None
+        }
+        RouteName::Method(name) => Some(name.chars().take(LONGEST_NAME).collect()),
+    }
+}
+
+/// FNV-1a, the upper half folded in: the same name is the same number in every process.
+pub(crate) fn hash(bytes: &[u8]) -> u64 {
+    let hash = bytes
+        .iter()
+        .fold(0xcbf2_9ce4_8422_2325u64, |hash, byte| (hash ^ u64::from(*byte)).wrapping_mul(0x0000_0100_0000_01b3));
+    hash ^ hash >> 32
+}
+
+impl<S, B, R> Service<Request<B>> for Guarded<S>
+where
+    S: Service<Request<B>, Response = Response<R>> + Clone,
+    R: Body<Data: 'static>,
+    B: Body,
+{
+    type Response = Response<GuardedBody<R>>;
+    type Error = S::Error;
+    type Future = ResponseFuture<S::Future, R, B>;
+
+    fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), S::Error>> {
+        self.inner.poll_ready(context)
+    }
+
+    fn call(&mut self, request: Request<B>) -> Self::Future {
+        let (parts, body) = request.into_parts();
+        let (shared, reading) = (&*self.shared, clock::process());
+        let until = shared.settings.until;
+        let Some(arriving) = self.arriving(&parts, reading) else {
+            return ResponseFuture::served(self.inner.call(Request::from_parts(parts, body)), None, until, None);
+        };
+        let claims = name(&parts, &arriving, &shared.gate);
+        let now = shared.gate.at(reading);
+        let admitted = shared.gate.arrive_at(now, &arriving).and_then(|ticket| match ticket.seat(now) {
+            Ok(seat) => Ok((ticket, seat)),
+            Err(out) => ticket.begin_at(now, Err(out)).map(|ticket| (ticket, None)),
+        });
+        let (ticket, seat) = match admitted {
+            Ok(admitted) => admitted,
+            Err(refusal) => {
+                give_back(&mut self.inner);
+                let grpc = headers::grpc(&parts.headers);
+                let mut response = refusal::response(&refusal, grpc.as_ref());
+                tell_load(&shared.reporter(), response.headers_mut());
+                return ResponseFuture::refused(response, Rest::of(&parts, body));
+            }
+        };
+        let mut scope = Scope::new(Serving::new(&arriving, reading), &ticket);
+        let turn = seat.map(|seat| {
+            let closes = parts.version < Version::HTTP_2 && !body.is_end_stream();
+            Turn::new(seat, headers::grpc(&parts.headers), closes)
+        });
+        // Some services begin their work here.
+        let inner = scope.enter(|| self.inner.call(Request::from_parts(parts, body)));
+        ResponseFuture::served(
+            inner,
+            Some(Admitted { ticket, scope, worked: Nanos::ZERO, claims, turn }),
+            until,
+            shared.reporter(),
+        )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{ms, slo};
+    use bytes::Buf;
+    use http::HeaderValue;
+    use std::convert::Infallible;
+    use std::future::{Ready, ready};
+    use std::pin::Pin;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::task::Waker;
+    use tower_layer::Layer;
+
+    /// A body without bytes.
+    struct Empty;
+
+    impl Body for Empty {
+        type Data = bytes::Bytes;
+        type Error = Infallible;
+
+        fn poll_frame(
+            self: Pin<&mut Self>,
+            _: &mut Context<'_>,
+        ) -> Poll<Option<Result<http_body::Frame<bytes::Bytes>, Infallible>>> {
+            Poll::Ready(None)
+        }
+    }
+
+    #[derive(Clone)]
+    struct Answers;
+
+    impl Service<Request<Empty>> for Answers {
+        type Response = Response<Empty>;
+        type Error = Infallible;
+        type Future = Ready<Result<Response<Empty>, Infallible>>;
+
+        fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+            Poll::Ready(Ok(()))
+        }
+
+        fn call(&mut self, _: Request<Empty>) -> Self::Future {
+            ready(Ok(Response::new(Empty)))
+        }
+    }
+
+    /// The load that a response to a request of this budget says.
+    async fn said(service: &mut Guarded<Answers>, budget: &'static str) -> (u16, Option<HeaderValue>) {
+        let mut request = Request::new(Empty);
+        request.headers_mut().insert(headers::LEEWARD, HeaderValue::from_static(budget));
+        let response = service.call(request).await.unwrap();
+        (response.status().as_u16(), response.headers().get(headers::LOAD).cloned())
+    }
+
+    /// Answers by the path.
+    #[derive(Clone)]
+    struct Methods;
+
+    impl Service<Request<Empty>> for Methods {
+        type Response = Response<Empty>;
+        type Error = Infallible;
+        type Future = Ready<Result<Response<Empty>, Infallible>>;
+
+        fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+            Poll::Ready(Ok(()))
+        }
+
+        fn call(&mut self, request: Request<Empty>) -> Self::Future {
+            let mut response = Response::new(Empty);
+            let status = match request.uri().path() {
+                "/shop.Cart/Add" => "0",
+                "/shop.Cart/Breaks" => "13",
+                _ => "12",
+            };
+            response.headers_mut().insert(headers::GRPC_STATUS, HeaderValue::from_static(status));
+            ready(Ok(response))
+        }
+    }
+
+    /// Has one permit for all of its clones, which it takes when it becomes ready.
+    struct Limited {
+        free: Arc<AtomicUsize>,
+        has_permit: bool,
+    }
+
+    impl Clone for Limited {
+        fn clone(&self) -> Self {
+            Limited { free: Arc::clone(&self.free), has_permit: false }
+        }
+    }
+
+    impl Drop for Limited {
+        fn drop(&mut self) {
+            self.free.fetch_add(usize::from(self.has_permit), Ordering::Relaxed);
+        }
+    }
+
+    impl Service<Request<Empty>> for Limited {
+        type Response = Response<Empty>;
+        type Error = Infallible;
+        type Future = Ready<Result<Response<Empty>, Infallible>>;
+
+        fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+            self.has_permit = self.has_permit || self.free.swap(0, Ordering::Relaxed) > 0;
+            if self.has_permit { Poll::Ready(Ok(())) } else { Poll::Pending }
+        }
+
+        fn call(&mut self, _: Request<Empty>) -> Self::Future {
+            assert!(std::mem::take(&mut self.has_permit), "called without a permit");
+            self.free.fetch_add(1, Ordering::Relaxed);
+            ready(Ok(Response::new(Empty)))
+        }
+    }
+
+    fn is_ready<S: Service<Request<Empty>>>(service: &mut S) -> bool {
+        service.poll_ready(&mut Context::from_waker(Waker::noop())).is_ready()
+    }
+
+    #[tokio::test]
+    async fn a_refusal_gives_back_what_the_service_inside_has_reserved() {
+        let limited = Limited { free: Arc::new(AtomicUsize::new(1)), has_permit: false };
+        let guarded = slo(ms(20)).layer(limited.clone());
+        let throttled = crate::client::client(ms(20)).layer(limited);
+        let (mut refused, mut ended, mut other) = (guarded.clone(), throttled, guarded);
+        let late = || Request::builder().header("leeward", "b=0").body(Empty).unwrap();
+        assert!(is_ready(&mut refused) && !is_ready(&mut other) && !is_ready(&mut ended));
+        assert_eq!(refused.call(late()).await.unwrap().status(), 503);
+        assert!(is_ready(&mut ended));
+        assert_eq!(ended.call(late()).await.unwrap().status(), 503);
+        assert!(is_ready(&mut other));
+        assert_eq!(other.call(Request::new(Empty)).await.unwrap().status(), 200);
+    }
+
+    /// A body of bytes that are not the framework's own kind.
+    struct Foreign;
+
+    impl Body for Foreign {
+        type Data = std::io::Cursor<Vec<u8>>;
+        type Error = Infallible;
+
+        fn poll_frame(
+            self: Pin<&mut Self>,
+            _: &mut Context<'_>,
+        ) -> Poll<Option<Result<http_body::Frame<Self::Data>, Infallible>>> {
+            Poll::Ready(None)
+        }
+    }
+
+    /// Head and content of a refused gRPC-Web call.
+    fn refused_web<R: Body<Data: 'static> + Unpin>() -> (HeaderMap, Option<usize>, bool) {
+        let mut call = HeaderMap::new();
+        call.insert("content-type", HeaderValue::from_static("application/grpc-web+proto"));
+        let grpc = headers::grpc(&call).unwrap();
+        let (head, mut body) = refusal::end::<R>(&grpc, refusal::Code::Exhausted).into_parts();
+        let announced = body.size_hint().exact();
+        let frame = Pin::new(&mut body).poll_frame(&mut Context::from_waker(Waker::noop()));
+        let Poll::Ready(frame) = frame else { panic!("a refusal that waits") };
+        let length = frame.and_then(Result::ok).and_then(|frame| frame.into_data().ok()).map(|data| data.remaining());
+        assert_eq!(announced, Some(length.unwrap_or(0) as u64));
+        (head.headers, length, body.is_end_stream())
+    }
+
+    #[test]
+    fn a_web_call_is_refused_in_its_content_or_else_in_the_head() {
+        let (head, length, has_ended) = refused_web::<Empty>();
+        assert_eq!((head.get("grpc-status"), length, has_ended), (None, Some(63), true));
+        let (head, length, has_ended) = refused_web::<Foreign>();
+        assert_eq!((&head["grpc-status"], length, has_ended), (&HeaderValue::from_static("8"), None, true));
+        assert_eq!(head["content-type"], "application/grpc-web+proto");
+    }
+
+    #[tokio::test]
+    async fn only_methods_that_there_are_have_names_and_places() {
+        let layer = slo(ms(20_000));
+        let mut service = layer.layer(Methods);
+        let invented = (0..400).map(|number| format!("/invented/{number}"));
+        for path in invented.chain(["/shop.Cart/Add".into(), "/shop.Cart/Breaks".into()]) {
+            let request = Request::builder().uri(path).header("content-type", "application/grpc").body(Empty).unwrap();
+            let mut body = service.call(request).await.unwrap().into_body();
+            assert!(std::future::poll_fn(|context| Pin::new(&mut body).poll_frame(context)).await.is_none());
+        }
+        let told = leeward_gate::Source::snapshot(layer.gate());
+        let answers: Vec<_> = told
+            .answers
+            .iter()
+            .map(|of| (of.route.as_str(), of.in_time, of.failed))
+            .filter(|of| of.1 + of.2 > 0)
+            .collect();
+        assert_eq!(answers, [("0", 0, 400), ("/shop.Cart/Add", 1, 0), ("other", 0, 1)]);
+    }
+
+    #[tokio::test]
+    async fn responses_and_refusals_say_the_load_where_they_are_to() {
+        let mut quiet = slo(ms(20)).layer(Answers);
+        let mut service = slo(ms(20)).reports_load().layer(Answers);
+        // Until there is a rate to tell.
+        while said(&mut service, "b=20000").await.1.is_none() {
+            assert_eq!(said(&mut quiet, "b=20000").await, (200, None));
+        }
+        for (budget, status) in [("b=20000", 200), ("b=0", 503)] {
+            let (found, load) = said(&mut service, budget).await;
+            let load = load.unwrap();
+            let load = load.to_str().unwrap();
+            let pairs = load.strip_prefix("TEXT ").unwrap().split(',').map(|pair| pair.split_once('=').unwrap());
+            let told: Vec<(&str, f64)> = pairs.map(|(name, value)| (name, value.parse().unwrap())).collect();
+            let names: Vec<&str> = told.iter().map(|(name, _)| *name).collect();
+            assert_eq!(names, ["rps_fractional", "application_utilization", "named_metrics.leeward_delay"]);
+            assert!(told[0].1 > 0.0 && told[1].1 >= told[2].1, "{load}");
+            assert_eq!(found, status);
+        }
+    }
+}

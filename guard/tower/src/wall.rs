@@ -1,0 +1,90 @@
+//! The wall clock, in which the kernel stamps, as the process's clock and an offset: one reading of a clock for each
+//! request is enough for its age, the gate and its work. Never here: stamps.
+
+use leeward_core::units::{Nanos, Time};
+use leeward_runtime::clock;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+/// How long an offset holds. A wall clock that is set is seen so much later; one that is slewed moves by less than a
+/// microsecond.
+const FRESH: Nanos = Nanos(1_000_000);
+/// Two readings around one of the wall clock that are further apart were interrupted.
+const APART: Nanos = Nanos(2_000);
+
+/// Difference of the two clocks. Threads write it without a lock: whichever wins, its offset is a right one.
+pub(crate) struct Wall {
+    /// Wall clock minus the process's, in nanoseconds, wrapping.
+    offset: AtomicU64,
+    /// When the offset was found, plus one; 0: never.
+    found: AtomicU64,
+}
+
+static WALL: Wall = Wall::new();
+
+/// Nanoseconds since the epoch at this reading of the process's clock; `None` before the epoch.
+pub(crate) fn at(reading: Time) -> Option<u64> {
+    WALL.at(reading, || (clock::process(), SystemTime::now(), clock::process()))
+}
+
+impl Wall {
+    const fn new() -> Self {
+        Wall { offset: AtomicU64::new(0), found: AtomicU64::new(0) }
+    }
+
+    /// See [`at`]; `look` reads the wall clock between two readings of the process's.
+    fn at(&self, reading: Time, look: impl Fn() -> (Time, SystemTime, Time)) -> Option<u64> {
+        let found = self.found.load(Ordering::Relaxed);
+        if found != 0 && reading.since(Time(found - 1)) < FRESH {
+            return Some(reading.0.wrapping_add(self.offset.load(Ordering::Relaxed)));
+        }
+        let mut wall = 0;
+        for _ in 0..3 {
+            let (before, now, after) = look();
+            wall = nanos(now.duration_since(UNIX_EPOCH).ok()?);
+            if after.since(before) <= APART {
+                self.offset.store(wall.wrapping_sub(after.0), Ordering::Relaxed);
+                self.found.store(after.0.saturating_add(1), Ordering::Relaxed);
+                return Some(wall.wrapping_sub(after.0).wrapping_add(reading.0));
+            }
+        }
+        // A machine this busy is asked each time.
+        Some(wall)
+    }
+}
+
+fn nanos(span: Duration) -> u64 {
+    u64::try_from(span.as_nanos()).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn wall(ms: u64) -> SystemTime {
+        UNIX_EPOCH + Duration::from_millis(ms)
+    }
+
+    #[test]
+    fn a_clock_that_is_set_is_seen_a_millisecond_later() {
+        let clocks = Wall::new();
+        assert_eq!(clocks.at(Time(500), || (Time(500), wall(1_000), Time(600))), Some(1_000_000_000 - 100));
+        let never = || unreachable!("the offset is fresh");
+        assert_eq!(clocks.at(Time(1_600), never), Some(1_000_000_000 + 1_000));
+        let back = || (Time(2_000_000), wall(10), Time(2_000_000));
+        assert_eq!(clocks.at(Time(2_000_000), back), Some(10_000_000));
+    }
+
+    #[test]
+    fn a_reading_that_was_interrupted_is_not_kept() {
+        let clocks = Wall::new();
+        let late = || (Time(0), wall(7), Time(9_000_000));
+        assert_eq!(clocks.at(Time(0), late), Some(7_000_000));
+        assert_eq!(clocks.at(Time(1), || (Time(1), wall(8), Time(1))), Some(8_000_000));
+    }
+
+    #[test]
+    fn before_the_epoch_there_is_no_time() {
+        assert_eq!(Wall::new().at(Time(0), || (Time(0), UNIX_EPOCH - Duration::from_secs(1), Time(0))), None);
+    }
+}

@@ -1,0 +1,258 @@
+//! Reads claims: sums of products of numbers, selections, calls and parentheses.
+
+use super::{Comparison, Condition, Function, Node, Operand, Operator, Selection};
+use leeward_core::units::{parse_number, parse_scaled};
+use leeward_outcome::table::{Kind, Table};
+
+/// No claim needs more; a deeper one would need more stack than text.
+const DEEPEST: usize = 50;
+const LONGEST: usize = 4_000;
+
+/// An expression that makes no sense.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("at character {at}: {problem}")]
+pub struct ExpressionError {
+    /// Where, in characters from 1.
+    pub at: usize,
+    /// Description of the mistake and of what is accepted.
+    pub problem: String,
+}
+
+pub(super) fn expression(text: &str) -> Result<Node, ExpressionError> {
+    let mut parser = Parser { chars: text.chars().take(LONGEST + 1).collect(), at: 0, depth: 0 };
+    if parser.chars.len() > LONGEST {
+        return Err(parser.error(format!("longer than {LONGEST} characters")));
+    }
+    let node = parser.sum()?;
+    match parser.peek() {
+        None => Ok(node),
+        Some(c) => Err(parser.error(format!("`{c}` where the expression or `+ - * /` was expected"))),
+    }
+}
+
+struct Parser {
+    chars: Vec<char>,
+    at: usize,
+    depth: usize,
+}
+
+impl Parser {
+    fn error(&self, problem: impl Into<String>) -> ExpressionError {
+        ExpressionError { at: self.at + 1, problem: problem.into() }
+    }
+
+    /// The next character that is no space.
+    fn peek(&mut self) -> Option<char> {
+        while self.chars.get(self.at).is_some_and(|c| c.is_whitespace()) {
+            self.at += 1;
+        }
+        self.chars.get(self.at).copied()
+    }
+
+    fn eat(&mut self, wanted: char) -> bool {
+        let found = self.peek() == Some(wanted);
+        self.at += usize::from(found);
+        found
+    }
+
+    fn expect(&mut self, wanted: char) -> Result<(), ExpressionError> {
+        if self.eat(wanted) { Ok(()) } else { Err(self.error(format!("expected `{wanted}`"))) }
+    }
+
+    fn take_while(&mut self, wanted: impl Fn(char) -> bool) -> String {
+        let start = self.at;
+        while self.chars.get(self.at).is_some_and(|c| wanted(*c)) {
+            self.at += 1;
+        }
+        self.chars[start..self.at].iter().collect()
+    }
+
+    fn sum(&mut self) -> Result<Node, ExpressionError> {
+        let mut node = self.product()?;
+        loop {
+            let operator = match self.peek() {
+                Some('+') => Operator::Add,
+                Some('-') => Operator::Subtract,
+                _ => return Ok(node),
+            };
+            self.at += 1;
+            node = Node::Binary(operator, Box::new(node), Box::new(self.product()?));
+        }
+    }
+
+    fn product(&mut self) -> Result<Node, ExpressionError> {
+        let mut node = self.unary()?;
+        loop {
+            let operator = match self.peek() {
+                Some('*') => Operator::Multiply,
+                Some('/') => Operator::Divide,
+                _ => return Ok(node),
+            };
+            self.at += 1;
+            node = Node::Binary(operator, Box::new(node), Box::new(self.unary()?));
+        }
+    }
+
+    fn unary(&mut self) -> Result<Node, ExpressionError> {
+        self.depth += 1;
+        if self.depth > DEEPEST {
+            return Err(self.error(format!("nested more than {DEEPEST} deep")));
+        }
+        let node = if self.eat('-') { Node::Negate(Box::new(self.unary()?)) } else { self.atom()? };
+        self.depth -= 1;
+        Ok(node)
+    }
+
+    fn atom(&mut self) -> Result<Node, ExpressionError> {
+        match self.peek() {
+            Some('(') => {
+                self.at += 1;
+                let node = self.sum()?;
+                self.expect(')')?;
+                Ok(node)
+            }
+            Some(c) if c.is_ascii_digit() => self.number(),
+            Some(c) if c.is_ascii_alphabetic() => self.named(),
+            _ => Err(self.error("expected a number, a selection such as `goodput_rps{breakwater}`, a function or `(`")),
+        }
+    }
+
+    fn number(&mut self) -> Result<Node, ExpressionError> {
+        let start = self.at;
+        let text = self.take_while(|c| c.is_ascii_alphanumeric() || c == '.' || c == '%');
+        let number = read_number(&text).ok_or_else(|| {
+            self.at = start;
+            self.error(format!("`{text}` is not a number such as `1.05`, `850k`, `1.2M` or `5%`"))
+        })?;
+        Ok(Node::Number(number))
+    }
+
+    /// A function's call, or a selection.
+    fn named(&mut self) -> Result<Node, ExpressionError> {
+        let start = self.at;
+        let word = |c: char| c.is_ascii_alphanumeric() || c == '_';
+        let mut name = self.take_while(word);
+        let function = match name.as_str() {
+            "min" => Some(Function::Min),
+            "max" => Some(Function::Max),
+            "mean" => Some(Function::Mean),
+            "median" => Some(Function::Median),
+            _ => None,
+        };
+        if self.peek() == Some('(') {
+            return match function {
+                Some(function) => self.call(function),
+                None => {
+                    self.at = start;
+                    Err(self.error(format!("unknown function `{name}`; accepted: min, max, mean, median")))
+                }
+            };
+        }
+        let mut table = Table::Points;
+        if self.eat('.') {
+            table = match name.as_str() {
+                "points" => Table::Points,
+                "windows" => Table::Windows,
+                "shifts" => Table::Shifts,
+                "locks" => Table::Locks,
+                "replicas" => Table::Replicas,
+                "services" => Table::Services,
+                "kinds" => Table::Kinds,
+                _ => {
+                    self.at = start;
+                    let accepted = "points, windows, shifts, locks, replicas, services, kinds";
+                    return Err(self.error(format!("unknown table `{name}`; accepted: {accepted}")));
+                }
+            };
+            name = self.take_while(word);
+        }
+        if table.kind(&name) != Some(Kind::Number) {
+            self.at = start;
+            let accepted = table.names(Some(Kind::Number));
+            return Err(self.error(format!("`{name}` is no number of {}; accepted: {accepted}", table.name())));
+        }
+        self.selection(table, name).map(Node::Select)
+    }
+
+    fn call(&mut self, function: Function) -> Result<Node, ExpressionError> {
+        self.expect('(')?;
+        let mut arguments = vec![self.sum()?];
+        while self.eat(',') {
+            arguments.push(self.sum()?);
+        }
+        self.expect(')')?;
+        Ok(Node::Call(function, arguments))
+    }
+
+    /// `{label, field=value, field>=value}`, or nothing for all rows.
+    fn selection(&mut self, table: Table, field: String) -> Result<Selection, ExpressionError> {
+        let mut selection = Selection { table, field, label: None, conditions: Vec::new() };
+        if !self.eat('{') {
+            return Ok(selection);
+        }
+        let mut first = true;
+        while !self.eat('}') {
+            if !first {
+                self.expect(',')?;
+            }
+            self.peek();
+            let start = self.at;
+            let part = self.take_while(|c| c != ',' && c != '}');
+            let part = part.trim();
+            match condition(table, part) {
+                Ok(condition) => selection.conditions.push(condition),
+                // A label may hold `=` itself (`breakwater target=70us`), but never as `word=`.
+                Err(_) if first && is_label(part) => selection.label = Some(part.into()),
+                Err(problem) => {
+                    self.at = start;
+                    return Err(self.error(problem));
+                }
+            }
+            first = false;
+        }
+        Ok(selection)
+    }
+}
+
+fn is_label(part: &str) -> bool {
+    let before = part.split(['=', '<', '>', '!']).next().unwrap_or("");
+    !part.is_empty() && (before.len() == part.len() || before.trim().contains(' '))
+}
+
+fn condition(table: Table, part: &str) -> Result<Condition, String> {
+    const COMPARISONS: [(&str, Comparison); 6] = [
+        (">=", Comparison::AtLeast),
+        ("<=", Comparison::AtMost),
+        ("!=", Comparison::NotEqual),
+        ("=", Comparison::Equal),
+        (">", Comparison::Above),
+        ("<", Comparison::Below),
+    ];
+    let end = part.find(|c: char| !(c.is_ascii_alphanumeric() || c == '_')).unwrap_or(part.len());
+    let (field, rest) = (&part[..end], part[end..].trim_start());
+    let shown: String = part.chars().take(40).collect();
+    let (sign, comparison) = COMPARISONS.iter().find(|(sign, _)| rest.starts_with(sign)).ok_or_else(|| {
+        format!("`{shown}` is no condition such as `demand_ratio=2`, `demand_ratio>=1` or `service=exp:10us`")
+    })?;
+    let value = rest[sign.len()..].trim();
+    let value = match table.kind(field) {
+        None => {
+            let accepted = table.names(None);
+            return Err(format!("`{field}` is no field of {}; accepted: {accepted}", table.name()));
+        }
+        Some(Kind::Text) => match comparison {
+            Comparison::Equal | Comparison::NotEqual if !value.is_empty() => Operand::Text(value.into()),
+            _ => return Err(format!("`{shown}`: a text is compared by `=` or `!=` with what follows")),
+        },
+        Some(Kind::Number) => {
+            let number = read_number(value.strip_suffix('x').unwrap_or(value));
+            Operand::Number(number.ok_or_else(|| format!("`{shown}`: expected a number such as `2` or `850k`"))?)
+        }
+    };
+    Ok(Condition { field: field.into(), comparison: *comparison, value })
+}
+
+/// `2`, `5%`, `850k`.
+pub(crate) fn read_number(text: &str) -> Option<f64> {
+    parse_number(text).or_else(|_| parse_scaled(text)).ok()
+}

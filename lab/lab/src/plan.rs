@@ -1,0 +1,212 @@
+//! Every run that a scenario asks for, in the order in which results are reported: variant, service, application,
+//! clients, round trip, demand, seed.
+
+use crate::error::RunError;
+use crate::numbers::{rate, round};
+use crate::scenario::{DemandPlan, Instance, Scenario, ServiceSpec, Variant};
+use leeward_core::params::Raw;
+use leeward_core::registry::{Algorithm, Registry};
+use leeward_core::units::{Nanos, Rate, Time};
+use leeward_outcome::results::{RunKey, WorkloadKey};
+use leeward_sim::SimConfig;
+use leeward_sim::config::{Application, Arrivals, LockModel, NetworkModel, Segment, Workload};
+
+/// The grain at which a shift's recovery is measured.
+const FINE_WINDOW: Nanos = Nanos::from_millis(1);
+
+/// A run of the plan.
+#[derive(Clone, Debug)]
+pub struct PlannedRun<'a> {
+    /// The controller and its label.
+    pub variant: &'a Variant,
+    /// Its algorithm.
+    pub algorithm: &'a Algorithm,
+    /// The parameters for this workload.
+    pub params: Vec<(String, Raw)>,
+    /// The service.
+    pub service: &'a ServiceSpec,
+    /// The application, with its `p` and `r`.
+    pub application: Instance,
+    /// Clients.
+    pub clients: u32,
+    /// Capacity of the server without control.
+    pub capacity: Rate,
+    /// Configuration of the simulator.
+    pub config: SimConfig,
+}
+
+impl PlannedRun<'_> {
+    /// For messages.
+    pub fn name(&self) -> String {
+        let arrivals = if self.config.tier.is_some() { format!(", {}", self.arrivals()) } else { String::new() };
+        let first = self.config.workload.demand.first().map_or(0.0, |segment| segment.rate.0);
+        let named = |name, value: Option<f64>| value.map_or(String::new(), |value| format!(", {name}={value}"));
+        format!(
+            "{} at {first:.0}/s, {} clients, {}{arrivals}{}{}, seed {}",
+            self.variant.label,
+            self.clients,
+            self.service.text,
+            named("p", self.application.p),
+            named("r", self.application.r),
+            self.config.seed
+        )
+    }
+
+    /// Name of the arrival process.
+    pub(crate) fn arrivals(&self) -> &'static str {
+        match self.config.workload.arrivals {
+            Arrivals::Poisson => "poisson",
+            Arrivals::Constant => "constant",
+            Arrivals::Bursts { .. } => "bursts",
+            Arrivals::Closed => "closed",
+        }
+    }
+
+    /// The key of this run's rows.
+    pub(crate) fn run_key(&self) -> RunKey {
+        RunKey::new(&self.variant.controller, &self.variant.label, self.config.seed)
+    }
+
+    /// The key of the workload that it meets.
+    pub(crate) fn workload_key(&self) -> WorkloadKey {
+        let demand = self.demand().0;
+        WorkloadKey {
+            service: self.service.text.clone(),
+            demand_rps: rate(demand),
+            demand_ratio: round(demand / self.capacity.0, 6),
+            clients: self.clients,
+            p: self.application.p,
+            r: self.application.r,
+        }
+    }
+
+    /// The demand at a time.
+    pub fn demand_at(&self, time: Time) -> Rate {
+        let segments = &self.config.workload.demand;
+        let started = segments.iter().rev().find(|segment| segment.from.0 <= time.0);
+        started.map_or(Rate(0.0), |segment| segment.rate)
+    }
+
+    /// The mean demand over the measured part.
+    pub fn demand(&self) -> Rate {
+        let (from, to) = (self.config.warmup, self.config.duration);
+        let segments = &self.config.workload.demand;
+        let ends = segments.iter().skip(1).map(|segment| segment.from).chain([to]);
+        let requests = segments
+            .iter()
+            .zip(ends)
+            .map(|(segment, end)| segment.rate.events_in(end.min(to).saturating_sub(segment.from.max(from))));
+        let requests: f64 = requests.sum();
+        match segments.as_slice() {
+            [only] => only.rate, // exactly as asked for
+            _ => Rate(requests / to.saturating_sub(from).as_secs_f64()),
+        }
+    }
+}
+
+/// All runs of a scenario. The seed of a run depends on `base_seed` and the run's number within its point alone, so
+/// that all controllers meet the same arrivals.
+///
+/// # Errors
+/// A controller that is not in `registry`.
+pub fn plan<'a>(
+    scenario: &'a Scenario,
+    registry: &'a Registry,
+    base_seed: u64,
+) -> Result<Vec<PlannedRun<'a>>, RunError> {
+    let mut runs = Vec::new();
+    let instances = scenario.workload.instances();
+    for variant in &scenario.controllers {
+        let algorithm = registry.find(&variant.controller)?;
+        for service in &scenario.workload.services {
+            let clients = &scenario.workload.clients;
+            for (application, clients) in instances.iter().flat_map(|one| clients.iter().map(move |count| (one, count)))
+            {
+                let params = variant.params_for(&service.text, *clients);
+                let demands = demands(scenario, service);
+                let arrivals = &scenario.workload.arrivals;
+                let points = scenario.rtts.iter().flat_map(|rtt| demands.iter().map(move |demand| (*rtt, demand)));
+                let points =
+                    points.flat_map(|(rtt, demand)| arrivals.iter().map(move |process| (rtt, demand, *process)));
+                for (rtt, demand, process) in points {
+                    for index in 0..scenario.run.seeds {
+                        let seed = base_seed.wrapping_add(index.into());
+                        let config = config(scenario, service, *clients, (demand, process), seed);
+                        runs.push(PlannedRun {
+                            variant,
+                            algorithm,
+                            params: params.clone(),
+                            service,
+                            application: application.clone(),
+                            clients: *clients,
+                            capacity: scenario.capacity_of(service),
+                            config: SimConfig {
+                                tier: scenario.tier_for(service, variant),
+                                graph: scenario.graph_for(variant),
+                                application: application.application.clone(),
+                                locks: variant.locks,
+                                enforced: variant.enforced,
+                                server: scenario.server_for(variant),
+                                network: NetworkModel { rtt, ..scenario.network },
+                                slo: scenario.slo_at(&service.service, rtt),
+                                ..config
+                            },
+                        });
+                    }
+                }
+            }
+        }
+    }
+    Ok(runs)
+}
+
+/// Lists of segments, one per run.
+fn demands(scenario: &Scenario, service: &ServiceSpec) -> Vec<Vec<Segment>> {
+    let capacity = scenario.capacity_of(service);
+    match &scenario.workload.demand {
+        DemandPlan::Steady(points) => {
+            points.iter().map(|demand| vec![Segment { from: Nanos::ZERO, rate: demand.rate(capacity) }]).collect()
+        }
+        DemandPlan::Shifting(shifts) => {
+            vec![shifts.iter().map(|(from, demand)| Segment { from: *from, rate: demand.rate(capacity) }).collect()]
+        }
+    }
+}
+
+fn config(
+    scenario: &Scenario,
+    service: &ServiceSpec,
+    clients: u32,
+    (demand, arrivals): (&[Segment], Arrivals),
+    seed: u64,
+) -> SimConfig {
+    SimConfig {
+        server: scenario.server.clone(),
+        network: scenario.network,
+        workload: Workload {
+            clients,
+            arrivals,
+            shares: scenario.workload.shares,
+            demand: demand.to_vec(),
+            service: service.service.clone(),
+        },
+        kinds: scenario.kinds.clone(),
+        application: Application::default(),
+        locks: LockModel::default(),
+        clients: scenario.workload.client,
+        replicas: scenario.replicas,
+        tier: None,
+        graph: None,
+        enforced: 100,
+        slo: scenario.slo(&service.service),
+        warmup: scenario.run.warmup,
+        duration: match demand {
+            [only] => scenario.run.duration_at(only.rate),
+            _ => scenario.run.duration,
+        },
+        window: scenario.run.window,
+        fine_window: (demand.len() > 1).then_some(FINE_WINDOW),
+        seed,
+        audit: false,
+    }
+}

@@ -1,0 +1,395 @@
+//! Scenarios on the real plant: the machine is measured first, then each run goes over real sockets, and the simulator,
+//! told of that machine, predicts the same run.
+//!
+//! A calibrated scenario is the whole trick: its cores, costs, round trip and stalls are those of this machine, so that
+//! demands in multiples of capacity, objectives and predictions follow as they do in the simulator.
+
+use crate::assemble::{add, blank, judged};
+use crate::error::RunError;
+use crate::execute::{execute, simulate};
+use crate::numbers;
+use crate::options::{Options, Progress};
+use crate::plan::{PlannedRun, plan};
+use crate::rows::{Rows, point};
+use crate::scenario::{Scenario, ServiceSpec, ThreadingSpec, Variant};
+use crate::trained;
+use leeward_core::registry::Registry;
+use leeward_core::units::Nanos;
+use leeward_outcome::results::{Machine, Point, Results, Shift};
+use leeward_plant::machine::STEPS;
+pub use leeward_plant::measured::WINDOW;
+use leeward_plant::{Ends, Measured, Placement, RealError, RealTier, Served, Snapshot, Transport};
+use leeward_services::case::Notice;
+use leeward_services::synthetic;
+use leeward_sim::config::{Acquire, Arrivals, Costs, NetworkModel, ServerModel, Sockets, Stalls};
+use leeward_sim::service::Service;
+use leeward_sim::threads::model::Tier;
+use std::cell::Cell;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// Current stage, for a view. Reported on the clients' CPU during runs: handling it must be quick.
+#[derive(Clone, Debug)]
+pub enum Stage<'a> {
+    /// A step of the measurement of the machine.
+    Measuring {
+        /// Which, in words.
+        step: &'a str,
+    },
+    /// The machine has been measured.
+    Measured(&'a Machine),
+    /// A run begins.
+    Begins(&'a PlannedRun<'a>),
+    /// A run is under way.
+    Runs(&'a PlannedRun<'a>, &'a Snapshot),
+    /// A run has ended, with these rows.
+    Ended(&'a Point, &'a [Shift]),
+}
+
+/// Steps of the measurement of the machine.
+pub const MEASURING_STEPS: usize = STEPS;
+
+/// Runs everything a scenario asks for on this machine, one run at a time. The controllers alternate at each demand, so
+/// that what the machine does meanwhile is the same for all.
+///
+/// # Errors
+/// See [`RunError`].
+pub fn run(
+    scenario: &Scenario,
+    registry: &Registry,
+    options: &Options,
+    progress: &(dyn Fn(Progress) + Sync),
+    watch: &dyn Fn(&Stage<'_>),
+    cancel: &AtomicBool,
+) -> Result<Results, RunError> {
+    let all = run_all(std::slice::from_ref(scenario), registry, options, progress, watch, cancel)?;
+    Ok(all.into_iter().next().unwrap_or_default())
+}
+
+/// [`run`] for several scenarios, one after another: what they have in common, the machine under a service and a number
+/// of clients, is measured once. One result per scenario.
+///
+/// # Errors
+/// See [`RunError`].
+pub fn run_all(
+    scenarios: &[Scenario],
+    registry: &Registry,
+    options: &Options,
+    progress: &(dyn Fn(Progress) + Sync),
+    watch: &dyn Fn(&Stage<'_>),
+    cancel: &AtomicBool,
+) -> Result<Vec<Results>, RunError> {
+    let mut runs = 0;
+    let mut machines = Vec::new();
+    for scenario in scenarios {
+        check(scenario)?;
+        runs += plan(scenario, registry, options.seed)?.len();
+        let is_far = scenario.transport == Transport::Udp;
+        let machine =
+            |(service, clients): (&ServiceSpec, u32)| (scenario.server.cores, service.text.clone(), clients, is_far);
+        machines.extend(subjects(scenario).map(machine));
+    }
+    machines.sort_unstable();
+    machines.dedup();
+    let total = runs + machines.len() * STEPS;
+    let done = Cell::new(0);
+    let advance = || {
+        done.set(done.get() + 1);
+        progress(Progress { done: done.get(), total });
+    };
+    let mut known = Vec::new();
+    let mut ready: Vec<(String, Served)> = Vec::new();
+    let each = scenarios.iter().map(|scenario| {
+        let mut results = blank(scenario, options);
+        let mut ends_of: Vec<(&str, Ends)> = Vec::new();
+        for (service, clients) in subjects(scenario) {
+            let served = match ready.iter().find(|(text, _)| *text == service.text) {
+                Some((_, served)) => Served::clone(served),
+                None => {
+                    let served = serve(service, &|step| watch(&Stage::Measuring { step }))?;
+                    ready.push((service.text.clone(), served.clone()));
+                    served
+                }
+            };
+            if let Some(words) = &served.words {
+                results.description = format!("{}\n{words}", results.description).trim().into();
+            }
+            let cores = scenario.server.cores;
+            let place = if served.takes_locks() { Placement::together } else { Placement::choose };
+            let placement = place(cores).map_err(while_measuring)?.over(scenario.transport);
+            let key = (scenario.server.cores, service.text.clone(), clients, scenario.transport == Transport::Udp);
+            let before = known.iter().find(|(known, _)| *known == key).map(|(_, measured)| *measured);
+            let measured = match before {
+                Some(measured) => measured,
+                None => {
+                    let step = |step: &str| watch(&Stage::Measuring { step });
+                    let measured =
+                        leeward_plant::Machine::measure(&placement, &served, &service.service, clients, cancel, step)
+                            .map_err(while_measuring)?;
+                    known.push((key, measured));
+                    (0..STEPS).for_each(|_| advance());
+                    measured
+                }
+            };
+            let mut ends = ends_of.iter().find(|(tier, _)| *tier == service.text).map(|(_, ends)| *ends);
+            if ends.is_none()
+                && let Some(spec) = scenario.tiers.iter().find(|spec| spec.name == service.text)
+            {
+                watch(&Stage::Measuring { step: "clients and leaves" });
+                let found = ends_around(&spec.tier, &placement, cancel)?;
+                results.description = format!("{}\n{}", results.description, words(&found)).trim().into();
+                ends_of.push((&service.text, found));
+                ends = Some(found);
+            }
+            let calibrated = calibrated(scenario, service, clients, &placement, &measured, ends);
+            let machine = row(&calibrated, &calibrated.workload.services[0], clients, &placement);
+            watch(&Stage::Measured(&machine));
+            results.machines.push(machine);
+            let mut planned = plan(&calibrated, registry, options.seed)?;
+            let step = |step: &str| watch(&Stage::Measuring { step });
+            results.description +=
+                &trained::measured(&calibrated, &mut planned, (options.seed, &placement), &step, cancel)?;
+            let mut rows_of: Vec<Option<Rows>> = planned.iter().map(|_| None).collect();
+            for index in alternating(planned.len(), calibrated.controllers.len(), calibrated.run.seeds as usize) {
+                if cancel.load(Ordering::Relaxed) {
+                    return Err(RunError::Cancelled);
+                }
+                let audience = options.audience.as_ref();
+                let plant = Measured { placement: &placement, served: &served, machine: &measured, audience };
+                let rows = one(&planned[index], &plant, watch, cancel)?;
+                watch(&Stage::Ended(&rows.point, &rows.shifts));
+                rows_of[index] = Some(rows);
+                advance();
+            }
+            rows_of.into_iter().flatten().for_each(|rows| add(&mut results, rows));
+        }
+        Ok(judged(results, scenario))
+    });
+    each.collect()
+}
+
+/// Makes a service ready, which may mean indexing a corpus.
+fn serve(service: &ServiceSpec, step: &dyn Fn(&str)) -> Result<Served, RunError> {
+    let Some(requests) = &service.measured else { return Ok(synthetic::both_ends()) };
+    let tell = |notice: Notice<'_>| match notice {
+        Notice::Step(words) | Notice::Note(words) => step(words),
+    };
+    requests.both_ends(&tell).map_err(|error| while_measuring(error.into()))
+}
+
+/// Subjects of the machine's measurement: each service with each number of clients.
+fn subjects(scenario: &Scenario) -> impl Iterator<Item = (&ServiceSpec, u32)> {
+    let workload = &scenario.workload;
+    workload.services.iter().flat_map(|service| workload.clients.iter().map(move |clients| (service, *clients)))
+}
+
+fn while_measuring(error: RealError) -> RunError {
+    match error {
+        RealError::Cancelled => RunError::Cancelled,
+        source => RunError::Real { run: "measuring this machine".into(), source },
+    }
+}
+
+/// Refuses what the real server and loopback can't do as the scenario says. Costs, round trip and stalls are measured
+/// instead, and cores are as many as there are CPUs for.
+fn check(scenario: &Scenario) -> Result<(), RunError> {
+    let usual = ServerModel::default();
+    let refuse = |when, key, why| if when { Err(RunError::NotReal { key, why }) } else { Ok(()) };
+    let order = "the real server takes tasks first";
+    refuse(scenario.server.order != usual.order, "server.order", order)?;
+    let head = "the real server decides when it has parsed the request";
+    refuse(scenario.server.aqm != usual.aqm, "server.aqm", head)?;
+    let turns = "the real server's control loop has its turns between two tasks";
+    refuse(scenario.server.control != usual.control, "server.control", turns)?;
+    let batch = "how much the real server reads at once can't be set";
+    refuse(scenario.server.batch != usual.batch, "server.batch", batch)?;
+    let locks = "the real synthetic service takes no locks; services that do have scenarios of their own";
+    refuse(scenario.workload.application.is_some(), "workload.path", locks)?;
+    let closed = "the load generator's clients issue whatever the server does";
+    refuse(scenario.workload.arrivals.contains(&Arrivals::Closed), "workload.arrivals = \"closed\"", closed)?;
+    let clients = "the load generator's clients send what they may at once, and wait for every answer";
+    let client = &scenario.workload.client;
+    refuse(client.pacing > Nanos::ZERO, "workload.pacing", clients)?;
+    refuse(client.timeout.is_some(), "workload.timeout", clients)?;
+    let how = "the real locks wait, or refuse whom they know to wait too long";
+    let ways = scenario.controllers.iter().map(|variant| variant.locks.acquire);
+    let unlike =
+        |way| matches!(way, Acquire::Try | Acquire::Timed { .. } | Acquire::UnlessCongested { again: false, .. });
+    refuse(ways.into_iter().any(unlike), "controller.acquire", how)?;
+    let knows = "nobody knows a real request's service time before it has been served";
+    let is_oracle = |variant: &Variant| variant.controller == leeward_sim::oracle::ALGORITHM.name;
+    refuse(scenario.controllers.iter().any(is_oracle), "controller.name = \"oracle\"", knows)?;
+    let rehearses = scenario.controllers.iter().any(|variant| variant.enforced < 100);
+    refuse(
+        rehearses,
+        "controller.enforce",
+        "a real server tells its controller no request's age; a gate rehearses (docs/middleware.md)",
+    )?;
+    let alike = "the real load generator's requests are all alike";
+    refuse(!scenario.kinds.is_empty(), "kind", alike)?;
+    let one = "this machine has one server";
+    refuse(scenario.replicas.is_some(), "replicas", one)?;
+    let knows = "a real tier's policy is told no demand";
+    let is_told = |variant: &Variant| variant.threading.as_ref().is_some_and(ThreadingSpec::is_told_the_demand);
+    refuse(scenario.controllers.iter().any(is_told), "controller.threading = \"oracle\"", knows)?;
+    let jitter = "the real network has the jitter that it has";
+    let cores = "the real plant keeps its cores; `leeward serve --allocator` parks them";
+    let managed = scenario.controllers.iter().any(|variant| scenario.server_for(variant).scheduling.is_some());
+    refuse(managed, "server.allocator", cores)?;
+    refuse(scenario.rtts.len() > 1, "network.rtt", "this machine has the one that is measured")?;
+    refuse(scenario.network.jitter > Nanos::ZERO, "network.jitter", jitter)?;
+    check_tiers(scenario)
+}
+
+/// Refuses a tier that can't be served here before anything is measured or trained for it.
+fn check_tiers(scenario: &Scenario) -> Result<(), RunError> {
+    if scenario.tiers.is_empty() {
+        return Ok(());
+    }
+    let placement = Placement::choose(scenario.server.cores).map_err(while_measuring)?;
+    for (service, _) in subjects(scenario) {
+        for variant in &scenario.controllers {
+            let Some(tier) = scenario.tier_for(service, variant) else { continue };
+            let failed = |source| RunError::Real { run: format!("{} of {}", variant.label, service.text), source };
+            RealTier::new(&tier, &placement, Nanos::ZERO).map_err(failed)?;
+        }
+    }
+    Ok(())
+}
+
+/// The order of execution of a plan in which the controllers are the outermost loop and the seeds the innermost: seeds
+/// outermost, controllers innermost.
+fn alternating(runs: usize, controllers: usize, seeds: usize) -> impl Iterator<Item = usize> {
+    let per_controller = runs / controllers.max(1);
+    let demands = per_controller / seeds.max(1);
+    (0..seeds).flat_map(move |seed| {
+        (0..demands).flat_map(move |demand| {
+            (0..controllers).map(move |controller| controller * per_controller + demand * seeds + seed)
+        })
+    })
+}
+
+/// Both ends of a tier here, measured.
+fn ends_around(tier: &Tier, placement: &Placement, cancel: &AtomicBool) -> Result<Ends, RunError> {
+    let messages = tier.costs.receive + tier.costs.send;
+    Ends::measure(placement, tier.leaves.service.mean(), messages, cancel).map_err(while_measuring)
+}
+
+fn words(ends: &Ends) -> String {
+    let Ends { client, client_p99, leaf, host_call } = ends;
+    format!(
+        "Clients sleep until they are due and until they are answered: their round trip takes {client} (99th percentile {client_p99}). The leaves are one \
+         thread on the clients' CPU: a call to an idle one takes {leaf} besides its time, and a call takes {host_call} of that CPU."
+    )
+}
+
+/// The scenario on this machine, with one service and one number of clients.
+fn calibrated(
+    scenario: &Scenario,
+    service: &ServiceSpec,
+    clients: u32,
+    placement: &Placement,
+    measured: &leeward_plant::Machine,
+    ends: Option<Ends>,
+) -> Scenario {
+    let mut calibrated = scenario.clone();
+    let known = measured.alone.map_or_else(|| service.service.clone(), |alone| Service::Constant(alone.mean));
+    calibrated.workload.services = vec![ServiceSpec { service: known, ..service.clone() }];
+    calibrated.workload.clients = vec![clients];
+    (calibrated.server, calibrated.network) = models(measured, placement);
+    // What is predicted is this machine's tier.
+    calibrated.tiers.iter_mut().for_each(|spec| spec.tier.cpus = placement.server.len() as u32);
+    if let Some(Ends { client, leaf, host_call, .. }) = ends {
+        calibrated.network.rtt = client;
+        for spec in calibrated.tiers.iter_mut().filter(|spec| spec.name == service.text) {
+            (spec.tier.leaves.rtt, spec.tier.leaves.host_call) = (leaf, host_call);
+        }
+    }
+    calibrated
+}
+
+/// A measured machine as the simulator's.
+pub fn models(measured: &leeward_plant::Machine, placement: &Placement) -> (ServerModel, NetworkModel) {
+    let leeward_plant::machine::MessageCosts { receive, send, spawn } = measured.costs;
+    let sockets = measured.sockets.map(|sockets| Sockets {
+        receive: sockets.receive,
+        send: sockets.send,
+        together: sockets.together,
+    });
+    let server = ServerModel {
+        cores: placement.server.len() as u32,
+        costs: Costs { receive, send, spawn, ..Costs::default() },
+        sockets,
+        stalls: measured.stalls.map(|stalls| Stalls { every: stalls.every, lasts: stalls.lasts }),
+        ..ServerModel::default()
+    };
+    (server, NetworkModel { rtt: measured.rtt, jitter: Nanos::ZERO })
+}
+
+fn row(calibrated: &Scenario, service: &ServiceSpec, clients: u32, placement: &Placement) -> Machine {
+    let server = &calibrated.server;
+    Machine {
+        service: service.text.clone(),
+        clients,
+        cores: server.cores,
+        clients_apart: !placement.shared,
+        capacity_rps: numbers::rate(server.capacity(service.service.mean()).0),
+        rtt_us: numbers::micros(calibrated.network.rtt),
+        cost_us: numbers::micros(server.costs.per_request()),
+        stalled: numbers::round(server.stalls.map_or(0.0, |stalls| 1.0 - stalls.available()), 6),
+    }
+}
+
+/// Rows of a run, with a prediction where the simulator knows the service.
+fn one(
+    run: &PlannedRun<'_>,
+    plant: &Measured<'_>,
+    watch: &dyn Fn(&Stage<'_>),
+    cancel: &AtomicBool,
+) -> Result<Rows, RunError> {
+    watch(&Stage::Begins(run));
+    let outcome = execute(plant, run, cancel, &mut |snapshot| watch(&Stage::Runs(run, snapshot)))?;
+    let mut rows = Rows::of(run, &outcome);
+    rows.doubt = outcome.late.map(|late| {
+        let (half, most, slo) = (late.p50, late.p99, run.config.slo);
+        format!(
+            "{}: the load generator did not keep its schedule: half of the requests left more than {half} after their time, 1 in 100 more \
+             than {most}, with an objective of {slo}",
+            run.name()
+        )
+    });
+    let (failed, offered) = (outcome.totals.failed, outcome.totals.offered);
+    let failures = (failed > 0).then(|| format!("{}: the service failed {failed} of {offered} requests", run.name()));
+    rows.doubt = match (rows.doubt, failures) {
+        (Some(late), Some(failures)) => Some(format!("{late}; {failures}")),
+        (late, failures) => late.or(failures).or_else(|| crowd(run, plant)),
+    };
+    // Cores of our own are no model of threads: the simulator does not know them.
+    let has_setup = run.config.tier.as_ref().is_none_or(|tier| tier.threading.setup().is_some());
+    if !plant.served.is_measured() && has_setup {
+        let predicted = point(run, &simulate(run, cancel)?);
+        rows.point.predicted_p50_us = Some(predicted.p50_us);
+        rows.point.predicted_goodput_rps = Some(predicted.goodput_rps);
+        rows.point.predicted_p99_us = Some(predicted.p99_us);
+    }
+    Ok(rows)
+}
+
+/// Polling threads that are more than there are CPUs for: what is measured of them says little of machines with enough.
+fn crowd(run: &PlannedRun<'_>, plant: &Measured<'_>) -> Option<String> {
+    let setup = run.config.tier.as_ref()?.threading.setup()?;
+    let (pollers, cpus) = (setup.pollers(), plant.placement.server.len());
+    (pollers as usize > cpus)
+        .then(|| format!("{}: {pollers} threads poll on {cpus} of this machine's CPUs", run.name()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn controllers_alternate_and_every_run_has_its_turn() {
+        // Two controllers, three demands, two seeds; a plan has the controllers outermost.
+        let order: Vec<usize> = alternating(12, 2, 2).collect();
+        assert_eq!(order, [0, 6, 2, 8, 4, 10, 1, 7, 3, 9, 5, 11]);
+    }
+}

@@ -1,0 +1,207 @@
+//! From a run's outcome to rows of the results, whichever plant it was made on.
+
+use crate::numbers::{micros, per_second, rate, ratio, round};
+use crate::plan::PlannedRun;
+use crate::shifts::shifts;
+use leeward_outcome::results::{KindRow, Lock, Point, Replica, ServiceRow, Shift, Window};
+use leeward_outcome::{KindOutcome, LockOutcome, RunOutcome, ServiceOutcome, WindowOutcome};
+use leeward_sim::config::Kind;
+use leeward_threading::Fanout;
+
+/// The rows of one run.
+#[derive(Debug)]
+pub(crate) struct Rows {
+    pub(crate) point: Point,
+    pub(crate) windows: Vec<Window>,
+    pub(crate) shifts: Vec<Shift>,
+    pub(crate) locks: Vec<Lock>,
+    pub(crate) replicas: Vec<Replica>,
+    pub(crate) services: Vec<ServiceRow>,
+    pub(crate) kinds: Vec<KindRow>,
+    /// Reason not to take the run for a measurement.
+    pub(crate) doubt: Option<String>,
+}
+
+impl Rows {
+    /// The rows of a run with this outcome.
+    pub(crate) fn of(run: &PlannedRun<'_>, outcome: &RunOutcome) -> Rows {
+        Rows {
+            point: point(run, outcome),
+            windows: outcome.windows.iter().map(|window| one_window(run, window)).collect(),
+            shifts: shifts(run, outcome),
+            locks: locks(run, outcome),
+            replicas: replicas(run, outcome),
+            services: services(run, outcome),
+            kinds: kinds(run, outcome),
+            doubt: None,
+        }
+    }
+}
+
+/// The row of a run.
+pub(crate) fn point(run: &PlannedRun<'_>, report: &RunOutcome) -> Point {
+    let (counts, server) = (&report.counts, &report.server);
+    let second = report.threads.and_then(|threads| threads.second);
+    let fixed = run.variant.threading.as_ref().and_then(|threading| threading.setup?.setup());
+    Point {
+        run: run.run_key(),
+        workload: run.workload_key(),
+        service_mean_us: micros(run.config.kinds.mean(&run.service.service)),
+        capacity_rps: rate(run.capacity.0),
+        slo_us: micros(run.config.slo),
+        throughput_rps: per_second(counts.completed, report.measured),
+        goodput_rps: per_second(counts.good, report.measured),
+        p50_us: micros(report.latency.p50),
+        p99_us: micros(report.latency.p99),
+        p999_us: micros(report.latency.p999),
+        mean_us: round(report.latency.mean_ns / 1e3, 3),
+        drop_rate: ratio(server.rejected, server.received),
+        lock_drop_rate: report.takes_locks.then(|| ratio(server.refused_at_locks, server.received)),
+        foreseen_rate: run.config.rehearses().then(|| ratio(server.foreseen, server.received)),
+        expiry_rate: ratio(counts.expired + counts.overflowed, counts.offered),
+        throttle_rate: ratio(counts.throttled, counts.offered),
+        retry_rate: run.config.replicas.map(|_| ratio(counts.sent_again, counts.offered)),
+        failure_p99_us: report.failure_delay.map(|delay| micros(delay.p99)),
+        reject_delay_mean_us: round(report.reject_delay.mean_ns / 1e3, 3),
+        cpu_utilization: round(report.cpu_utilization, 6),
+        rx_per_request: ratio(server.rx_messages, counts.completed),
+        tx_per_request: ratio(server.tx_messages, counts.completed),
+        rx_mps: per_second(server.rx_messages, report.measured),
+        tx_mps: per_second(server.tx_messages, report.measured),
+        offered: counts.offered,
+        unfinished: report.totals.unfinished,
+        rtt_us: micros(run.config.network.rtt),
+        allocator: run.config.server.scheduling.as_ref().map(|model| model.allocator.clone()),
+        balancing: run.config.server.scheduling.as_ref().map(|model| model.balancing.to_string()),
+        cores_mean: report.cores.map(|cores| round(cores.mean_cores, 4)),
+        best_effort_share: report.cores.map(|cores| round(cores.best_effort_share, 6)),
+        arrivals: run.config.tier.as_ref().map(|_| run.arrivals().into()),
+        threading: run.variant.threading.as_ref().map(|threading| threading.text.clone()),
+        fanout: fixed.map(|setup| if setup.fanout == Fanout::Sync { "sync".into() } else { "async".into() }),
+        model: fixed.map(|setup| setup.to_string().chars().take(3).collect()),
+        pool: fixed.map(|setup| u32::from(setup.network.max(setup.worker).max(setup.response))),
+        switches: report.threads.map(|threads| threads.switches),
+        wakeups_per_request: report.threads.and_then(|threads| Some(ratio(threads.wakeups?, counts.completed))),
+        context_switches_per_request: report
+            .threads
+            .and_then(|threads| Some(ratio(threads.context_switches?, counts.completed))),
+        contended_per_request: report.threads.and_then(|threads| Some(ratio(threads.contended?, counts.completed))),
+        empty_poll_cpu: report.threads.zip(run.config.tier.as_ref()).and_then(|(threads, tier)| {
+            Some(round(threads.empty_polls?.as_secs_f64() / (report.measured.as_secs_f64() * f64::from(tier.cpus)), 6))
+        }),
+        hedged_rate: second.map(|second| ratio(second.hedged, second.calls)),
+        retried_rate: second.map(|second| ratio(second.retried, second.calls)),
+        partial_rate: second.map(|second| ratio(second.partial, second.answered)),
+        wasted_cpu: report.graph.as_ref().map(|graph| round(graph.wasted, 6)),
+        wasted_upstream_cpu: report.graph.as_ref().map(|graph| round(graph.wasted_upstream, 6)),
+        predicted_goodput_rps: None,
+        predicted_p50_us: None,
+        predicted_p99_us: None,
+    }
+}
+
+/// The rows of a run's locks, each server's among them where there are several.
+fn locks(run: &PlannedRun<'_>, outcome: &RunOutcome) -> Vec<Lock> {
+    let own = outcome.locks.iter().map(|lock| (lock, lock.name.clone(), outcome));
+    let replicas = outcome.replicas.iter().enumerate().flat_map(|(index, server)| {
+        server.locks.iter().map(move |lock| (lock, format!("{}@{}", lock.name, index + 1), server))
+    });
+    let one = |(lock, name, server): (&LockOutcome, String, &RunOutcome)| Lock {
+        run: run.run_key(),
+        workload: run.workload_key(),
+        lock: name,
+        kind: lock.kind.map(String::from),
+        acquired_rps: per_second(lock.acquired, lock.span),
+        waited_rate: ratio(lock.waited, lock.acquired),
+        refused_rps: per_second(lock.refused, lock.span),
+        // One that was refused before the measured part may leave in it, or the other way round; a real server's counts are
+        // read one after the other.
+        drop_share: ratio(lock.refused, server.server.rejected).min(1.0),
+        wait_mean_us: round(lock.wait_mean_ns / 1e3, 3),
+        wait_p50_us: micros(lock.wait_p50),
+        wait_p99_us: micros(lock.wait_p99),
+        waiting: lock.waiting,
+        utilization: lock.utilization.map(|share| round(share, 6)),
+    };
+    own.chain(replicas).map(one).collect()
+}
+
+/// The rows of a run's servers, where there are several.
+fn replicas(run: &PlannedRun<'_>, outcome: &RunOutcome) -> Vec<Replica> {
+    let one = |(index, server): (usize, &RunOutcome)| Replica {
+        replica: index as u32 + 1,
+        run: run.run_key(),
+        workload: run.workload_key(),
+        attempts_rps: per_second(server.counts.offered, server.measured),
+        throughput_rps: per_second(server.counts.completed, server.measured),
+        p99_us: micros(server.latency.p99),
+        drop_rate: ratio(server.server.rejected, server.server.received),
+        expiry_rate: ratio(server.counts.expired + server.counts.overflowed, server.counts.offered),
+        cpu_utilization: round(server.cpu_utilization, 6),
+    };
+    outcome.replicas.iter().enumerate().map(one).collect()
+}
+
+/// The rows of a graph's services.
+fn services(run: &PlannedRun<'_>, outcome: &RunOutcome) -> Vec<ServiceRow> {
+    let one = |service: &ServiceOutcome| ServiceRow {
+        name: service.name.clone(),
+        run: run.run_key(),
+        workload: run.workload_key(),
+        objective_us: micros(service.objective),
+        received_rps: per_second(service.received, outcome.measured),
+        p50_us: micros(service.latency.p50),
+        p99_us: micros(service.latency.p99),
+        drop_rate: ratio(service.dropped, service.received),
+        cpu_utilization: round(service.cpu_utilization, 6),
+    };
+    outcome.graph.iter().flat_map(|graph| &graph.services).map(one).collect()
+}
+
+/// The rows of the kinds of a run's requests, where there are several.
+fn kinds(run: &PlannedRun<'_>, outcome: &RunOutcome) -> Vec<KindRow> {
+    let one = |(kind, of_kind): (&Kind, &KindOutcome)| {
+        let counts = &of_kind.counts;
+        KindRow {
+            kind: of_kind.name.clone(),
+            run: run.run_key(),
+            workload: run.workload_key(),
+            tenant: kind.tenant.0,
+            class: kind.class.map(u32::from),
+            cost: kind.cost.0,
+            objective_us: micros(of_kind.objective),
+            offered_rps: per_second(counts.offered, outcome.measured),
+            goodput_rps: per_second(counts.good, outcome.measured),
+            cost_in_time: rate(counts.good as f64 * f64::from(kind.cost.0) / outcome.measured.as_secs_f64()),
+            in_time_rate: ratio(counts.good, counts.offered),
+            refused_rate: ratio(counts.dropped, counts.offered),
+            client_rate: ratio(counts.ended_at_client() + counts.timed_out, counts.offered),
+            late_rate: ratio(counts.completed - counts.good, counts.offered),
+            p50_us: micros(of_kind.latency.p50),
+            p99_us: micros(of_kind.latency.p99),
+        }
+    };
+    run.config.kinds.0.iter().zip(&outcome.kinds).map(one).collect()
+}
+
+/// A row of a run's time series.
+fn one_window(run: &PlannedRun<'_>, window: &WindowOutcome) -> Window {
+    let (clients, state) = (&window.clients, &window.state);
+    Window {
+        run: run.run_key(),
+        start_s: round(clients.start.0 as f64 / 1e9, 9),
+        length_ms: round(window.length.as_secs_f64() * 1e3, 6),
+        demand_rps: rate(run.demand_at(clients.start).0),
+        throughput_rps: per_second(clients.counts.completed, window.length),
+        goodput_rps: per_second(clients.counts.good, window.length),
+        p99_us: micros(clients.latency.p99),
+        drops_rps: per_second(clients.counts.dropped, window.length),
+        reject_delay_mean_us: round(clients.reject_delay_mean_ns / 1e3, 3),
+        delay_us: micros(state.delay),
+        credit_pool: state.gauges.credit_pool.map(|credits| credits as f64),
+        credits_issued: state.gauges.credits_issued.map(|credits| credits as f64),
+        cores: window.cores.map(|cores| round(cores, 4)),
+        setup: window.setup.map(|setup| setup.to_string()),
+        threads: window.setup.map(|setup| setup.threads()),
+    }
+}

@@ -1,0 +1,41 @@
+//! All runs of a scenario on a pool of threads. Results come back in the order of the plan, so that the same scenario
+//! and seed give the same bytes on any number of threads.
+
+use crate::assemble::{add, blank, judged};
+pub use crate::error::RunError;
+use crate::execute::{check_services, in_parallel, simulate, unknown_plant};
+pub use crate::options::{Options, Progress};
+use crate::plan::plan;
+use crate::real;
+use crate::rows::Rows;
+use crate::scenario::Scenario;
+use crate::trained;
+use leeward_core::registry::Registry;
+use leeward_outcome::results::Results;
+use std::sync::atomic::AtomicBool;
+
+/// Runs everything a scenario asks for. `progress` is called after each run, from any thread; once `cancel` is set no
+/// further run starts and those under way end.
+///
+/// # Errors
+/// See [`RunError`].
+pub fn run(
+    scenario: &Scenario,
+    registry: &Registry,
+    options: &Options,
+    progress: &(dyn Fn(Progress) + Sync),
+    cancel: &AtomicBool,
+) -> Result<Results, RunError> {
+    match options.plant.as_str() {
+        "sim" => {}
+        "real" => return real::run(scenario, registry, options, progress, &|_| {}, cancel),
+        _ => return Err(unknown_plant(options)),
+    }
+    check_services(scenario)?;
+    let mut planned = plan(scenario, registry, options.seed)?;
+    trained::simulated(scenario, &mut planned, options, cancel)?;
+    let rows = in_parallel(&planned, options, progress, cancel, |run| Ok(Rows::of(run, &simulate(run, cancel)?)))?;
+    let mut results = blank(scenario, options);
+    rows.into_iter().for_each(|rows| add(&mut results, rows));
+    Ok(judged(results, scenario))
+}

@@ -1,0 +1,173 @@
+//! `[[service]]` and `[[call]]`: a graph of services in the server's place; and what a controller says of how its tiers pass
+//! requests on.
+
+use super::document::Value;
+use super::reader::{Item, Reader};
+use super::{Scenario, ScenarioError, ServiceSpec, Variant};
+use leeward_core::units::{Nanos, parse_number};
+use leeward_sim::config::Costs;
+use leeward_sim::graph::model::{Begin, CallModel, Control, Deadlines, Graph, Part, Passing, ServiceModel, Told, When};
+use leeward_sim::service::Service;
+use std::sync::Arc;
+
+const SECOND: Nanos = Nanos::from_secs(1);
+/// The service of a scenario with a graph, as results name it.
+pub(super) const NAME: &str = "graph";
+const SERVICE: &[&str] = &["name", "servers", "cores", "time", "resume", "receive", "send", "rtt"];
+const CALL: &[&str] = &["from", "to", "times", "share", "when"];
+
+/// Values of a service that says nothing else.
+pub(super) struct Defaults {
+    /// `server.cores`.
+    pub(super) cores: u32,
+    /// `server.costs`.
+    pub(super) costs: Costs,
+    /// `network.rtt`.
+    pub(super) rtt: Nanos,
+}
+
+/// The graph of a scenario, if it has one.
+pub(super) fn graph(
+    services: Option<Item<'_>>,
+    calls: Option<Item<'_>>,
+    defaults: &Defaults,
+) -> Result<Option<Arc<Graph>>, ScenarioError> {
+    let Some(item) = services else {
+        return match calls {
+            Some(item) => Err(item.error("stands without [[service]]; accepted: calls among services")),
+            None => Ok(None),
+        };
+    };
+    let tables = item.tables(Graph::MOST_SERVICES, SERVICE)?;
+    let services = tables.iter().map(|table| service(table, defaults)).collect::<Result<Vec<_>, _>>()?;
+    // Before the calls, which would not know whom a name means.
+    if let Some(index) = (1..services.len())
+        .find(|index| services[..*index].iter().any(|known: &ServiceModel| known.name == services[*index].name))
+    {
+        let problem = format!("two services are called `{}`; accepted: a name of its own", services[index].name);
+        return Err(tables[index].error("name", problem));
+    }
+    let call_tables = calls.as_ref().map_or(Ok(Vec::new()), |item| item.tables(4_000, CALL))?;
+    let calls = call_tables.iter().map(|table| call(table, &services)).collect::<Result<Vec<_>, _>>()?;
+    let graph = Graph { services, calls, passing: Passing::default() };
+    match graph.check() {
+        Ok(()) => Ok(Some(Arc::new(graph))),
+        Err((Part::Whole, problem)) => Err(item.error(problem)),
+        Err((Part::Service(index), problem)) => Err(tables[index].error("name", problem)),
+        Err((Part::Call(index), problem)) => Err(call_tables[index].error("to", problem)),
+    }
+}
+
+fn service(table: &Reader<'_>, defaults: &Defaults) -> Result<ServiceModel, ScenarioError> {
+    let time = table.require("time", "CPU time of a request such as \"exp:10us\"")?;
+    let span = |key, default| table.duration_or(key, Nanos::ZERO..=SECOND, default);
+    Ok(ServiceModel {
+        name: table.require("name", "a name of its own")?.line()?.into(),
+        servers: table.count_or("servers", 1..=1_000, 1)?,
+        cores: table.count_or("cores", 1..=128, defaults.cores)?,
+        service: Service::parse(time.text()?).map_err(|error| time.error(error.to_string()))?,
+        resume: span("resume", Nanos::ZERO)?,
+        receive: span("receive", defaults.costs.receive)?,
+        send: span("send", defaults.costs.send)?,
+        rtt: span("rtt", defaults.rtt)?,
+    })
+}
+
+fn call(table: &Reader<'_>, services: &[ServiceModel]) -> Result<CallModel, ScenarioError> {
+    let place = |key| {
+        let item = table.require(key, "the name of a [[service]]")?;
+        let name = item.text()?;
+        services.iter().position(|service| service.name == name).ok_or_else(|| {
+            let names: Vec<&str> = services.iter().take(20).map(|service| service.name.as_str()).collect();
+            item.unexpected(format!("a service; accepted: {}", names.join(", ")))
+        })
+    };
+    Ok(CallModel {
+        from: place("from")?,
+        to: place("to")?,
+        times: table.count_or("times", 1..=64, 1)? as u16,
+        probability: table.find("share").map_or(Ok(1.0), |item| share(&item))?,
+        when: match table.find("when") {
+            None => When::default(),
+            Some(item) => [When::Together, When::Then][item.choice(&["together", "then"])?],
+        },
+    })
+}
+
+fn share(item: &Item<'_>) -> Result<f64, ScenarioError> {
+    let number = match &item.node.value {
+        Value::Text(text) => parse_number(text).ok(),
+        _ => item.number().ok(),
+    };
+    number.filter(|share| (0.0..=1.0).contains(share)).ok_or_else(|| item.unexpected("a share from 0 to 1"))
+}
+
+/// How a controller's tiers pass requests on; `None`: it says nothing.
+pub(super) fn passing(table: &Reader<'_>) -> Result<Option<Passing>, ScenarioError> {
+    let (begin, deadlines, retries) = (table.find("begin"), table.find("deadlines"), table.find("retries"));
+    let (control, downstream) = (table.find("control"), table.find("downstream"));
+    let told = [&begin, &deadlines, &retries, &control, &downstream];
+    if told.iter().all(|item| item.is_none()) {
+        return Ok(None);
+    }
+    let word = |item: Option<Item<'_>>, words: &[&str]| item.map_or(Ok(0), |item| item.choice(words));
+    let begin = [Begin::Admitted, Begin::Reserved][word(begin, &["admitted", "reserved"])?];
+    Ok(Some(Passing {
+        begin,
+        control: [Control::Everywhere, Control::Entry][word(control, &["everywhere", "entry"])?],
+        // A server that reserves credits wants no more requests than there are credits for.
+        downstream: match downstream {
+            None if begin == Begin::Reserved => Told::Downstream,
+            other => [Told::Nothing, Told::Downstream][word(other, &["nothing", "told"])?],
+        },
+        deadlines: [Deadlines::Ignored, Deadlines::Kept][word(deadlines, &["ignored", "kept"])?],
+        retries: retries.map_or(Ok(0.0), |item| share(&item))?,
+    }))
+}
+
+/// The service that stands for the graph: what the first does before its calls.
+pub(super) fn services(graph: &Graph) -> Vec<ServiceSpec> {
+    let first = graph.services.first();
+    first
+        .map(|first| ServiceSpec { text: NAME.into(), service: first.service.clone(), measured: None })
+        .into_iter()
+        .collect()
+}
+
+/// Refuses what graphs don't have, and what nothing but graphs has.
+pub(super) fn check(scenario: &Scenario, controllers: &[(Variant, Item<'_>)]) -> Result<(), ScenarioError> {
+    let Some((variant, item)) = controllers.first() else { return Ok(()) };
+    if scenario.graph.is_none() {
+        let told = controllers.iter().find(|(variant, _)| variant.passing.is_some());
+        return match told {
+            Some((variant, item)) => Err(item.error(format!(
+                "`{}` says how tiers pass requests on (`begin` …), but there is no [[service]] that asks another",
+                variant.label
+            ))),
+            None => Ok(()),
+        };
+    }
+    let rules = [
+        (scenario.tiers.is_empty(), "[tier]"),
+        (scenario.replicas.is_none(), "[replicas]"),
+        (scenario.workload.application.is_none(), "[[workload.path]]"),
+        (scenario.server.scheduling.is_none() && variant.scheduling.allocator.is_none(), "an allocator"),
+        (scenario.server.stalls.is_none(), "[server.stalls]"),
+        (scenario.rtts.len() == 1 && scenario.network.jitter == Nanos::ZERO, "several round trips or jitter"),
+    ];
+    match rules.iter().find(|(holds, _)| !holds) {
+        Some((_, part)) => Err(item.error(format!("{part} and [[service]] are not simulated together"))),
+        None => Ok(()),
+    }
+}
+
+impl Scenario {
+    /// The graph under `variant`; `None` if the scenario has none.
+    pub fn graph_for(&self, variant: &Variant) -> Option<Arc<Graph>> {
+        let graph = self.graph.as_ref()?;
+        match variant.passing {
+            None => Some(Arc::clone(graph)),
+            Some(passing) => Some(Arc::new(Graph { passing, ..Graph::clone(graph) })),
+        }
+    }
+}

@@ -1,0 +1,140 @@
+//! A machine's file, as `leeward calibrate` writes it: the `[server]` and `[network]` sections of a scenario. It takes
+//! effect as overrides, so that it meets a scenario's checks and shows in the results.
+
+use super::document::{Origin, Source, parse, read_text};
+use super::reader::Reader;
+use super::{ScenarioError, machine_threads, workload};
+use leeward_core::units::Nanos;
+use leeward_sim::config::{NetworkModel, ServerModel};
+use std::path::Path;
+
+/// A machine has a dozen lines.
+const LONGEST: u64 = 100_000;
+
+/// The overrides that put a scenario on the machine of the file at `path`.
+///
+/// # Errors
+/// The file can't be read, or says what a scenario's sections can't.
+pub fn overrides(path: &Path) -> Result<Vec<String>, ScenarioError> {
+    let file = path.display().to_string();
+    match read_text(path, LONGEST, "longer than 100 kB; a machine has a dozen lines") {
+        Ok(text) => parse_overrides(&file, &text),
+        Err(error) => Err(ScenarioError::Invalid { place: file, key: "file".into(), problem: error.to_string() }),
+    }
+}
+
+fn parse_overrides(file: &str, text: &str) -> Result<Vec<String>, ScenarioError> {
+    let source = Source { file, overrides: &[] };
+    let table = parse(&source, text)?;
+    let root = Reader::new(&source, &table, "", Origin::Line(1), &["server", "network"])?;
+    let server_item = root.require("server", "a section [server], as `leeward calibrate` writes it")?;
+    let server = workload::server(Some(server_item))?;
+    if server.scheduling.is_some() {
+        let item = root.require("server", "")?;
+        return Err(item.error("has an allocator; accepted: in a scenario, a machine has none"));
+    }
+    let network_item = root.require("network", "a section [network]")?;
+    let (network, rtts) = workload::network(Some(network_item))?;
+    if rtts.len() > 1 {
+        return Err(root.require("network", "")?.error("has several round trips; accepted: one"));
+    }
+    let mut lines = of(&server, &network);
+    if root.require("server", "")?.open_table()?.find("threads").is_some() {
+        let costs = workload::thread_costs(Some(root.require("server", "")?))?;
+        lines.extend(
+            machine_threads::pairs(&costs).into_iter().map(|(key, value)| format!("server.threads.{key}={value}")),
+        );
+    }
+    Ok(lines)
+}
+
+fn of(server: &ServerModel, network: &NetworkModel) -> Vec<String> {
+    let costs = &server.costs;
+    let mut lines = vec![format!("server.cores={}", server.cores), format!("server.batch={}", server.batch)];
+    let span = |key: &str, span: Nanos| format!("{key}={}ns", span.0);
+    lines.extend([
+        span("server.costs.receive", costs.receive),
+        span("server.costs.spawn", costs.spawn),
+        span("server.costs.send", costs.send),
+        span("server.costs.reject", costs.reject),
+        span("server.costs.steal", costs.steal),
+    ]);
+    if let Some(sockets) = server.sockets {
+        lines.extend([
+            span("server.sockets.receive", sockets.receive),
+            span("server.sockets.send", sockets.send),
+            span("server.sockets.together", sockets.together),
+        ]);
+    }
+    if let Some(stalls) = server.stalls {
+        lines.extend([span("server.stalls.every", stalls.every), span("server.stalls.lasts", stalls.lasts)]);
+    }
+    lines.extend([span("network.rtt", network.rtt), span("network.jitter", network.jitter)]);
+    lines
+}
+
+/// The file's text for a machine: what [`overrides`] reads. `words` go above, as comments.
+pub fn text(words: &str, server: &ServerModel, network: &NetworkModel) -> String {
+    let mut text: String = words.lines().map(|line| format!("# {line}\n")).collect();
+    let costs = &server.costs;
+    text += &format!("\n[server]\ncores = {}\nbatch = {}\n", server.cores, server.batch);
+    for (key, span) in [
+        ("receive", costs.receive),
+        ("spawn", costs.spawn),
+        ("send", costs.send),
+        ("reject", costs.reject),
+        ("steal", costs.steal),
+    ] {
+        text += &format!("costs.{key} = \"{}ns\"\n", span.0);
+    }
+    if let Some(sockets) = server.sockets {
+        let (receive, send, together) = (sockets.receive.0, sockets.send.0, sockets.together.0);
+        text += &format!(
+            "sockets.receive = \"{receive}ns\"\nsockets.send = \"{send}ns\"\nsockets.together = \"{together}ns\"\n"
+        );
+    }
+    if let Some(stalls) = server.stalls {
+        text += &format!("stalls.every = \"{}ns\"\nstalls.lasts = \"{}ns\"\n", stalls.every.0, stalls.lasts.0);
+    }
+    text + &format!("\n[network]\nrtt = \"{}ns\"\n", network.rtt.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::scenario::Scenario;
+    use leeward_sim::config::{Sockets, Stalls};
+    use leeward_sim::threads::model::ThreadCosts;
+    use leeward_sim::threads::presets;
+
+    #[test]
+    fn a_machine_comes_back_as_it_was_written() {
+        let mut server = ServerModel { cores: 3, ..ServerModel::default() };
+        server.costs.send = Nanos(6_543);
+        server.stalls = Some(Stalls { every: Nanos::from_millis(20), lasts: Nanos::from_micros(600) });
+        server.sockets = Some(Sockets { receive: Nanos(310), send: Nanos(87), together: Nanos(4_321) });
+        let network = NetworkModel { rtt: Nanos(16_575), ..NetworkModel::default() };
+        let costs = ThreadCosts { switch: Nanos(1_234), locked_permille: 125, ..presets::preset("grpc").unwrap() };
+        let written = text("Measured.\nTwice.", &server, &network) + &machine_threads::text(&costs);
+        let lines = parse_overrides("machine.toml", &written).unwrap();
+        let tier = Scenario::builtin("mt-null", &lines, true).unwrap();
+        assert_eq!(tier.tiers.first().map(|spec| &spec.tier.costs), Some(&costs), "its tiers have its threads");
+        let scenario = Scenario::builtin("bw-overall", &lines, true).unwrap();
+        assert_eq!((scenario.server, scenario.network), (server, network));
+    }
+
+    #[test]
+    fn mistakes_have_their_line() {
+        for (text, words) in [
+            ("[server]\ncores = 1\n", "network"),
+            ("[server]\ncors = 1\n[network]\n", "machine.toml:2"),
+            ("[server]\n[network]\nrtt = 3\n", "machine.toml:3"),
+            ("[workload]\n", "machine.toml:1"),
+            ("[server]\nallocator.policy = \"delay\"\n[network]\n", "a machine has none"),
+            ("[server]\n[network]\nrtt = [\"1us\", \"2us\"]\n", "several round trips"),
+        ] {
+            let error = parse_overrides("machine.toml", text).unwrap_err().to_string();
+            assert!(error.contains(words), "{error}");
+        }
+    }
+}

@@ -1,0 +1,33 @@
+//! Costs of threads on a machine, as `leeward calibrate --threads` writes them: the section `[server.threads]` of a scenario. Never here:
+//! reading it, which is done as for any scenario.
+
+use leeward_core::units::Nanos;
+use leeward_sim::threads::model::ThreadCosts;
+
+/// The costs as `key = value` pairs, in TOML.
+pub(super) fn pairs(costs: &ThreadCosts) -> Vec<(&'static str, String)> {
+    let span = |span: Nanos| format!("\"{}ns\"", span.0);
+    let row = |row: &[Nanos; 6]| format!("[{}]", row.map(span).join(", "));
+    vec![
+        ("wake_call", span(costs.wake_call)),
+        ("wake", format!("[{}]", costs.wake.rows().each_ref().map(row).join(", "))),
+        ("switch", span(costs.switch)),
+        ("slice", span(costs.slice)),
+        ("preempt", span(costs.preempt)),
+        ("poll_turn", span(costs.poll_turn)),
+        ("receive", span(costs.receive)),
+        ("send", span(costs.send)),
+        ("locked", format!("{}", f64::from(costs.locked_permille) / 1_000.0)),
+        ("push_pop", span(costs.push_pop)),
+        ("line", span(costs.line)),
+        ("cold", span(costs.cold)),
+        ("record", span(costs.record)),
+        ("decide", span(costs.decide)),
+    ]
+}
+
+/// The section's text.
+pub fn text(costs: &ThreadCosts) -> String {
+    let lines = pairs(costs).into_iter().map(|(key, value)| format!("{key} = {value}\n"));
+    format!("\n[server.threads]\n{}", lines.collect::<String>())
+}

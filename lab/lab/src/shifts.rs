@@ -1,0 +1,155 @@
+//! Effects of a shift of demand on a controller: how long goodput took to come back, and how bad it was meanwhile.
+
+use crate::numbers::{median, rate, round};
+use crate::plan::PlannedRun;
+use leeward_outcome::results::Shift;
+use leeward_outcome::{FineWindow, RunOutcome};
+
+/// Fine windows in the 20 ms over which the paper looks at goodput (Breakwater §5.2).
+const SPAN: usize = 20;
+/// Goodput at this part of the settled one counts as recovered.
+const RECOVERED: f64 = 0.95;
+/// Goodput below this part of the settled one is a collapse, not noise.
+const COLLAPSED: f64 = 0.8;
+/// At rates so low that chance alone would make a collapse: this many standard deviations of a count below the settled one.
+const BEYOND_CHANCE: f64 = 4.0;
+
+/// Rows of the shifts, one per change of demand.
+pub(crate) fn shifts(run: &PlannedRun<'_>, outcome: &RunOutcome) -> Vec<Shift> {
+    let segments = &run.config.workload.demand;
+    let ends = segments.iter().skip(2).map(|segment| segment.from).chain([run.config.duration]);
+    let changes = segments.windows(2).zip(ends);
+    changes
+        .map(|(pair, end)| {
+            let at = pair[1].from;
+            let within = |start: u64| start >= at.0 && start < end.0;
+            let fine: Vec<FineWindow> = outcome.fine.iter().filter(|window| within(window.start.0)).copied().collect();
+            let goodput = Goodput::new(&fine);
+            let recovery = goodput.recovery();
+            let coarse = outcome.windows.iter().map(|window| &window.clients).filter(|window| within(window.start.0));
+            let peak = |peak: f64, value: f64| peak.max(value);
+            Shift {
+                run: run.run_key(),
+                at_s: at.as_secs_f64(),
+                from_rps: rate(pair[0].rate.0),
+                to_rps: rate(pair[1].rate.0),
+                settled_goodput_rps: rate(goodput.settled * 1e3),
+                recovery_ms: recovery.unwrap_or(fine.len()) as f64,
+                recovered: recovery.is_some(),
+                reached_ms: goodput.reached().unwrap_or(fine.len()) as f64,
+                goodput_dip_ratio: round(goodput.dip(), 6),
+                p99_peak_us: round(coarse.clone().map(|w| w.latency.p99.as_micros_f64()).fold(0.0, peak), 3),
+                reject_delay_peak_us: round(coarse.map(|w| w.reject_delay_mean_ns / 1e3).fold(0.0, peak), 3),
+            }
+        })
+        .collect()
+}
+
+/// Goodput after a shift, in requests per millisecond.
+struct Goodput {
+    good: Vec<f64>,
+    settled: f64,
+}
+
+impl Goodput {
+    fn new(fine: &[FineWindow]) -> Self {
+        let good: Vec<f64> = fine.iter().map(|window| window.good as f64).collect();
+        let mut second_half = spans(&good[good.len() / 2..]);
+        let settled = median(&mut second_half);
+        Goodput { good, settled }
+    }
+
+    /// Milliseconds until the first 20 ms that hold as much goodput as the settled state, but for 5 %, and are followed by
+    /// no collapse. Queues need a moment to fill, so a collapse may begin after 20 good milliseconds; lesser dips later
+    /// show in [`Goodput::dip`]: to wait until none follows would measure noise. Collapses in the second half of the time
+    /// belong to the state it settles in.
+    fn recovery(&self) -> Option<usize> {
+        if self.settled <= 0.0 {
+            return None; // 95 % of nothing is no recovery
+        }
+        let sliding: Vec<f64> = self.good.windows(SPAN).map(mean).collect();
+        let collapsed = |value: &f64| *value < self.collapse();
+        let first_half = &sliding[..sliding.len().min(self.good.len() / 2)];
+        let from = first_half.iter().rposition(collapsed).map_or(0, |last| last + 1);
+        let enough = |value: &f64| *value >= RECOVERED * self.settled;
+        sliding[from..].iter().position(enough).map(|after| from + after)
+    }
+
+    /// Milliseconds until the first 20 ms that hold as much goodput as the settled state, but for 5 %, whatever follows: on a
+    /// machine that itself takes the server away for milliseconds, a collapse need not be the controller's.
+    fn reached(&self) -> Option<usize> {
+        if self.settled <= 0.0 {
+            return None;
+        }
+        self.good.windows(SPAN).position(|span| mean(span) >= RECOVERED * self.settled)
+    }
+
+    /// Goodput below this is a collapse.
+    fn collapse(&self) -> f64 {
+        let requests = self.settled * SPAN as f64;
+        self.settled * COLLAPSED.min(1.0 - BEYOND_CHANCE / requests.sqrt())
+    }
+
+    fn dip(&self) -> f64 {
+        let lowest = spans(&self.good).into_iter().fold(f64::INFINITY, f64::min);
+        if self.settled > 0.0 && lowest.is_finite() { lowest / self.settled } else { 0.0 }
+    }
+}
+
+/// Means of 20 ms after 20 ms; a rest is left out.
+fn spans(good: &[f64]) -> Vec<f64> {
+    good.chunks_exact(SPAN).map(mean).collect()
+}
+
+fn mean(values: &[f64]) -> f64 {
+    values.iter().sum::<f64>() / values.len() as f64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use leeward_core::units::{Nanos, Time};
+
+    /// Goodput of so many ms each: what is settled, and when it has recovered.
+    fn check(parts: &[(usize, u64)], settled: f64, recovery: Option<usize>) {
+        let good = parts.iter().flat_map(|(length, good)| std::iter::repeat_n(*good, *length));
+        let window = |(at, good)| FineWindow { start: Time::ZERO + Nanos::from_millis(at), completed: good, good };
+        let fine: Vec<FineWindow> = (0..).zip(good).map(window).collect();
+        let goodput = Goodput::new(&fine);
+        assert_eq!((goodput.settled, goodput.recovery()), (settled, recovery), "{parts:?}");
+    }
+
+    #[test]
+    fn recovery_is_the_first_full_stretch_without_a_collapse_after_it() {
+        check(&[(400, 800)], 800.0, Some(0));
+        check(&[(100, 0), (300, 800)], 800.0, Some(99)); // 19 of 20 ms are 95 %
+        check(&[(30, 800), (70, 0), (300, 800)], 800.0, Some(99));
+        check(&[(30, 800), (70, 700), (300, 800)], 800.0, Some(0)); // a dip, no collapse
+        check(&[(300, 800), (30, 0), (70, 800)], 800.0, Some(0)); // the settled state's own
+        check(&[(400, 700)], 700.0, Some(0));
+    }
+
+    #[test]
+    fn a_level_is_reached_whatever_follows() {
+        let parts = [(30, 0), (40, 800), (70, 0), (300, 800)];
+        let good: Vec<f64> = parts.iter().flat_map(|(ms, good)| std::iter::repeat_n(f64::from(*good), *ms)).collect();
+        let goodput = Goodput { good, settled: 800.0 };
+        assert_eq!((goodput.reached(), goodput.recovery()), (Some(29), Some(139)));
+        assert_eq!(Goodput { good: vec![0.0; 100], settled: 0.0 }.reached(), None);
+    }
+
+    #[test]
+    fn nothing_is_no_recovery() {
+        check(&[(100, 800), (300, 0)], 0.0, None);
+        check(&[(400, 0)], 0.0, None);
+        check(&[], 0.0, None);
+        check(&[(10, 800)], 0.0, None);
+    }
+
+    #[test]
+    fn chance_is_no_collapse() {
+        let mut parts = [(1, 1), (1, 0), (1, 2), (1, 1)].repeat(100);
+        parts[80..94].fill((1, 0)); // 14 ms without one where there should be 14
+        check(&parts, 1.0, Some(0));
+    }
+}

@@ -1,0 +1,223 @@
+//! A scenario over a grid of values: which runs there are, in one order however they are divided among workers, and the results
+//! of each. Never here: workers, files and frames, which are the business of those who sweep.
+
+use crate::error::RunError;
+use crate::options::Options;
+use crate::run::run;
+use crate::scenario::{Scenario, ScenarioError};
+use leeward_core::registry::Registry;
+use leeward_outcome::results::Results;
+use serde::{Deserialize, Serialize};
+use std::ops::Range;
+use std::sync::atomic::AtomicBool;
+
+/// The axis that selects a controller's variants by label instead of changing the scenario.
+pub const CONTROLLER: &str = "controller";
+
+/// Short names of keys that sweeps name most.
+const SHORT: [(&str, &str); 8] = [
+    ("demand", "workload.demand"),
+    ("clients", "workload.clients"),
+    ("service", "workload.service"),
+    ("slo", "workload.slo"),
+    ("p", "workload.p"),
+    ("r", "workload.r"),
+    ("rtt", "network.rtt"),
+    ("cores", "server.cores"),
+];
+
+/// A key of the scenario and the values that it takes, as an override writes them.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Axis {
+    /// `controller`, a short name such as `demand`, or a dotted path such as `controller.breakwater.params.target`.
+    pub key: String,
+    /// Values, one run per entry and combination.
+    pub values: Vec<String>,
+}
+
+/// A sweep that can't be.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum SweepError {
+    /// An axis that is not of the form `key=value,value`.
+    #[error("--sweep {0}: accepted: KEY=VALUE,VALUE, such as demand=0.8x,1.2x")]
+    Form(String),
+    /// An axis without values.
+    #[error("{0}: no values; accepted: at least one")]
+    Empty(String),
+    /// Two axes for one key.
+    #[error("{0}: swept twice; accepted: one axis for each key")]
+    Twice(String),
+    /// The same value twice, whose runs would be the same.
+    #[error("{key}: `{value}` is there twice")]
+    Repeated {
+        /// Key of the axis.
+        key: String,
+        /// Value that is repeated.
+        value: String,
+    },
+    /// No variant has this label.
+    #[error("controller: there is no variant or controller `{label}`; accepted: {accepted}")]
+    Label {
+        /// Label that was asked for.
+        label: String,
+        /// Labels that there are.
+        accepted: String,
+    },
+    /// An override that is not accepted.
+    #[error(transparent)]
+    Scenario(#[from] ScenarioError),
+    /// A run failed.
+    #[error(transparent)]
+    Run(#[from] RunError),
+}
+
+impl Axis {
+    /// Reads `key=value,value`.
+    ///
+    /// # Errors
+    /// [`SweepError::Form`].
+    pub fn parse(text: &str) -> Result<Axis, SweepError> {
+        let wrong = || SweepError::Form(text.chars().take(60).collect());
+        let (key, values) = text.split_once('=').ok_or_else(wrong)?;
+        let values: Vec<String> = values.split(',').map(|value| value.trim().to_string()).collect();
+        if key.trim().is_empty() || values.iter().any(String::is_empty) {
+            return Err(wrong());
+        }
+        Ok(Axis { key: key.trim().into(), values })
+    }
+
+    /// The scenario's key that it stands for.
+    pub fn path(&self) -> &str {
+        SHORT.iter().find(|(short, _)| *short == self.key).map_or(&self.key, |(_, path)| path)
+    }
+}
+
+/// Every combination of the axes' values, each with so many seeds. The first axis changes slowest, the seed fastest.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Grid {
+    /// Axes in the order in which they were given.
+    pub axes: Vec<Axis>,
+    /// Runs per combination.
+    pub seeds: u32,
+    /// Seed of the first of them; the others count up.
+    pub seed: u64,
+}
+
+/// A combination of values and a seed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Cell<'a> {
+    /// Each axis with its value.
+    pub values: Vec<(&'a Axis, &'a str)>,
+    /// Seed of the runs.
+    pub seed: u64,
+}
+
+impl Grid {
+    /// A grid that is checked.
+    ///
+    /// # Errors
+    /// An axis without values, a key with two axes, a value that is repeated.
+    pub fn new(axes: Vec<Axis>, seeds: u32, seed: u64) -> Result<Grid, SweepError> {
+        for (index, axis) in axes.iter().enumerate() {
+            if axis.values.is_empty() {
+                return Err(SweepError::Empty(axis.key.clone()));
+            }
+            if axes[..index].iter().any(|other| other.path() == axis.path()) {
+                return Err(SweepError::Twice(axis.key.clone()));
+            }
+            for (at, value) in axis.values.iter().enumerate() {
+                if axis.values[..at].contains(value) {
+                    return Err(SweepError::Repeated { key: axis.key.clone(), value: value.clone() });
+                }
+            }
+        }
+        Ok(Grid { axes, seeds: seeds.max(1), seed })
+    }
+
+    /// Cells in all.
+    pub fn cells(&self) -> usize {
+        self.axes.iter().map(|axis| axis.values.len()).product::<usize>() * self.seeds as usize
+    }
+
+    /// The cell at `index`, which is less than [`Grid::cells`].
+    pub fn cell(&self, index: usize) -> Cell<'_> {
+        let seed = self.seed.wrapping_add((index % self.seeds as usize) as u64);
+        let mut rest = index / self.seeds as usize;
+        let mut values: Vec<(&Axis, &str)> = Vec::with_capacity(self.axes.len());
+        for axis in self.axes.iter().rev() {
+            values.push((axis, axis.values[rest % axis.values.len()].as_str()));
+            rest /= axis.values.len();
+        }
+        values.reverse();
+        Cell { values, seed }
+    }
+}
+
+impl Cell<'_> {
+    /// Overrides that make the scenario this cell's, after those that it has already.
+    pub fn overrides(&self, base: &[String]) -> Vec<String> {
+        let set = self.values.iter().filter(|(axis, _)| axis.key != CONTROLLER);
+        let own = set.map(|(axis, value)| format!("{}={value}", axis.path()));
+        base.iter().cloned().chain(own).chain(["run.seeds=1".to_string()]).collect()
+    }
+
+    /// Label of the only variants that run; all of them where there is none.
+    pub fn label(&self) -> Option<&str> {
+        self.values.iter().find(|(axis, _)| axis.key == CONTROLLER).map(|(_, value)| *value)
+    }
+}
+
+/// Keeps the variants called `label`; those of a `vary` grid also by the label of their entry.
+///
+/// # Errors
+/// [`SweepError::Label`].
+pub fn select(scenario: &mut Scenario, label: &str) -> Result<(), SweepError> {
+    let labels = || scenario.controllers.iter().map(|variant| variant.label.as_str()).collect::<Vec<_>>().join(", ");
+    let fits = |own: &str, base: &str| own == label || base == label;
+    if !scenario.controllers.iter().any(|variant| fits(&variant.label, &variant.base_label)) {
+        return Err(SweepError::Label { label: label.chars().take(60).collect(), accepted: labels() });
+    }
+    scenario.controllers.retain(|variant| fits(&variant.label, &variant.base_label));
+    Ok(())
+}
+
+/// The text of a scenario with a controller more for each of `names`, with its defaults.
+pub fn with_controllers<'a>(text: &str, names: impl IntoIterator<Item = &'a str>) -> String {
+    let sections = names.into_iter().map(|name| format!("\n[[controller]]\nname = \"{name}\"\n"));
+    std::iter::once(text.to_string()).chain(sections).collect()
+}
+
+/// Runs the cells of `range` on this thread, and gives each one's results to `each`, with its index. `scenario` makes the scenario
+/// with these overrides; cells that differ in their seeds alone share it.
+///
+/// # Errors
+/// The first that can't be run.
+pub fn run_cells(
+    grid: &Grid,
+    range: Range<usize>,
+    base: &[String],
+    registry: &Registry,
+    scenario: impl Fn(&[String]) -> Result<Scenario, ScenarioError>,
+    cancel: &AtomicBool,
+    mut each: impl FnMut(usize, Results),
+) -> Result<(), SweepError> {
+    let mut last: Option<(Vec<String>, Option<String>, Scenario)> = None;
+    for index in range {
+        let cell = grid.cell(index);
+        let (overrides, label) = (cell.overrides(base), cell.label().map(String::from));
+        let known = last.take().filter(|(given, selected, _)| *given == overrides && *selected == label);
+        let (overrides, label, made) = match known {
+            Some(known) => known,
+            None => {
+                let mut made = scenario(&overrides)?;
+                label.as_deref().map_or(Ok(()), |label| select(&mut made, label))?;
+                (overrides, label, made)
+            }
+        };
+        let options = Options { seed: cell.seed, threads: Some(1), ..Options::default() };
+        each(index, run(&made, registry, &options, &|_| {}, cancel)?);
+        last = Some((overrides, label, made));
+    }
+    Ok(())
+}

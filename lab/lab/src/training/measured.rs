@@ -1,0 +1,179 @@
+//! A tier on this machine as a bench for training: its threads on the server's CPUs, clients and leaves, which wait instead of computing, on
+//! another.
+
+use super::sample::UNKNOWN_MOODS;
+use super::{APART, AUTO, Bench, Sample};
+use crate::error::RunError;
+use leeward_core::budget::Budget;
+use leeward_core::params::Params;
+use leeward_core::registry::Registry;
+use leeward_core::units::{Nanos, Rate};
+use leeward_plant::measured::WINDOW;
+use leeward_plant::run::{RunReport, RunSpec, run};
+use leeward_plant::{Placement, RealError, RealTier, Served};
+use leeward_sim::SimConfig;
+use leeward_sim::config::{Segment, Workload};
+use leeward_sim::threads::model::{Gather, PolicyModel, Sharing, Tier};
+use leeward_threading::Threading;
+use leeward_threading::curves::Curves;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+/// Time before anything is measured: connections are made, pages touched.
+const WARMUP: Nanos = Nanos::from_millis(200);
+/// How often a load is offered whose clients were late for it.
+const ATTEMPTS: u64 = 3;
+/// Shortest time that is measured: some looks at the server are needed.
+const SHORTEST: Nanos = Nanos::from_millis(400);
+
+/// A tier, without its threading.
+pub struct MeasuredTier {
+    config: SimConfig,
+    placement: Placement,
+    registry: Registry,
+}
+
+impl MeasuredTier {
+    /// The tier of `config` on these CPUs. What only the simulator has, sharded fronts and helper threads, is left out.
+    pub fn new(config: SimConfig, placement: Placement) -> Self {
+        MeasuredTier { config, placement, registry: leeward_controllers::builtin() }
+    }
+}
+
+impl MeasuredTier {
+    fn offer(
+        &self,
+        change: impl FnOnce(&mut Tier),
+        run: &dyn Fn() -> String,
+        asked: (Rate, u64, u32),
+        stop: &AtomicBool,
+    ) -> Result<Sample, RunError> {
+        let Some(mut tier) = self.config.tier.clone() else { return Err(RunError::NotATier) };
+        (tier.policy, tier.front, tier.gather) = (None, Sharing::Shared, Gather::Own);
+        change(&mut tier);
+        let failed = |source| RunError::Real { run: run(), source };
+        let served = RealTier::new(&tier, &self.placement, self.config.slo).map(Arc::new).map_err(failed)?.served();
+        let (load, requests, round) = asked;
+        let offered = Offered {
+            placement: &self.placement,
+            served: &served,
+            workload: &self.config.workload,
+            rtt: self.config.network.rtt,
+            slo: self.config.slo,
+            seed: self.config.seed.wrapping_add(APART).wrapping_add(u64::from(round)),
+        };
+        offered.measure(run, load, requests, &self.registry, stop)
+    }
+}
+
+impl Bench for MeasuredTier {
+    fn takes_real_time(&self) -> bool {
+        true
+    }
+
+    fn measure(
+        &self,
+        setup: Threading,
+        load: Rate,
+        requests: u64,
+        round: u32,
+        stop: &AtomicBool,
+    ) -> Result<Sample, RunError> {
+        let run = || format!("{setup} at {:.0}/s", load.0);
+        self.offer(|tier| tier.threading = setup, &run, (load, requests, round), stop)
+    }
+
+    fn measure_policy(
+        &self,
+        curves: &Arc<Curves>,
+        load: Rate,
+        requests: u64,
+        round: u32,
+        stop: &AtomicBool,
+    ) -> Result<Sample, RunError> {
+        let policy = PolicyModel { name: AUTO.into(), params: Params::default(), curves: Some(curves.clone()) };
+        let governed = |tier: &mut Tier| (tier.threading, tier.policy) = (curves.strongest().setup, Some(policy));
+        self.offer(governed, &|| format!("{AUTO} at {:.0}/s", load.0), (load, requests, round), stop)
+    }
+}
+
+/// A server that clients of this machine load.
+pub(super) struct Offered<'a> {
+    pub(super) placement: &'a Placement,
+    pub(super) served: &'a Served,
+    /// Clients and their gaps; the demand is each measurement's own.
+    pub(super) workload: &'a Workload,
+    pub(super) rtt: Nanos,
+    pub(super) slo: Nanos,
+    pub(super) seed: u64,
+}
+
+impl Offered<'_> {
+    /// Offers `load` until about so many requests have ended. `run` names it in errors.
+    pub(super) fn measure(
+        &self,
+        run_name: &dyn Fn() -> String,
+        load: Rate,
+        requests: u64,
+        registry: &Registry,
+        stop: &AtomicBool,
+    ) -> Result<Sample, RunError> {
+        let failed = |source| match source {
+            RealError::Cancelled => RunError::Cancelled,
+            source => RunError::Real { run: run_name(), source },
+        };
+        let workload = Workload { demand: vec![Segment { from: Nanos::ZERO, rate: load }], ..self.workload.clone() };
+        let measured = Nanos::from_secs_f64(requests as f64 / load.0).max(SHORTEST);
+        let spec = RunSpec {
+            placement: self.placement,
+            served: self.served,
+            budget: Budget::UNLIMITED,
+            algorithm: registry.find("none")?,
+            params: &Params::default(),
+            rtt: self.rtt,
+            slo: self.slo,
+            workload: &workload,
+            seed: self.seed,
+            warmup: WARMUP,
+            duration: WARMUP + measured,
+            window: WINDOW,
+            fine_window: None,
+            audience: None,
+        };
+        // A machine's moods make clients late for a moment; a load that they can't offer makes them late each time.
+        let mut report = run(&spec, stop, |_| ()).map_err(failed)?;
+        for again in 1..ATTEMPTS {
+            if report.load.adherence.kept {
+                break;
+            }
+            let seed = spec.seed.wrapping_add(again << 32);
+            report = run(&RunSpec { seed, ..spec }, stop, |_| ()).map_err(failed)?;
+        }
+        match report.violations.first() {
+            Some(violation) => Err(RunError::Violation { run: run_name(), violation: violation.clone() }),
+            None => Ok(sample(&report)),
+        }
+    }
+}
+
+fn sample(report: &RunReport) -> Sample {
+    let load = &report.load;
+    // Where clients were late, the latencies are theirs: the load was not offered, so nobody has sustained it.
+    let late = !load.adherence.kept;
+    let completed = if late { 0 } else { load.measured.completed };
+    let busy = match (report.samples.first(), report.samples.last()) {
+        (Some(first), Some(last)) if last.at > first.at => {
+            let time = (last.at - first.at).as_secs_f64();
+            report.cores as f64 - (last.idle.saturating_sub(first.idle)).as_secs_f64() / time
+        }
+        _ => 0.0,
+    };
+    Sample {
+        issued: load.measured.offered,
+        completed,
+        latency: load.latency,
+        cpu: busy.max(0.0),
+        late,
+        moods: UNKNOWN_MOODS,
+    }
+}

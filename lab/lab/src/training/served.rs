@@ -1,0 +1,206 @@
+//! A service of the catalogue as a bench for training: its mid-tier on the server's CPUs of this machine, its leaves and the clients on another. What
+//! is measured is what `leeward serve` runs.
+
+use super::measured::Offered;
+use super::{AUTO, Bench, Sample};
+use crate::error::RunError;
+use leeward_catalogue::Catalogue;
+use leeward_core::params::Params;
+use leeward_core::registry::Registry;
+use leeward_core::units::{Nanos, Rate};
+use leeward_plant::leaves::briefly;
+use leeward_plant::{LeavesHere, MiddleTier, Placement, RealError, Served};
+use leeward_services::arguments::{Value, Values};
+use leeward_services::case::{Case, Notice, Target};
+use leeward_services::served::{Backend, Bottleneck};
+use leeward_services::tiers::{DATA, LEAVES, SHARD, THREADING, TIMEOUT, leaf_of};
+use leeward_sim::config::{Arrivals, Segment, Shares, Workload};
+use leeward_sim::service::Service;
+use leeward_threading::curves::Curves;
+use leeward_threading::{ThreadEnvironment, Threading, registry};
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+/// Time that the mid-tier waits for leaves: longer than any backlog that is measured, for a partial answer is a failed one.
+const PATIENCE: &str = "30s";
+/// Setup under which the clients make the service ready.
+const FIRST: &str = "SDB1-4";
+/// Clients that share the load.
+const CLIENTS: u32 = 4;
+/// Round trip over loopback, as the clients are told.
+const ROUND_TRIP: Nanos = Nanos::from_micros(20);
+
+/// A service with its leaves under way.
+pub struct ServedTier {
+    case: &'static dyn Case,
+    data: Option<String>,
+    middle: Arc<dyn Backend>,
+    asked: Served,
+    /// Leaves that serve for as long as this is there.
+    _leaves: LeavesHere,
+    placement: Placement,
+    workload: Workload,
+    slo: Nanos,
+    seed: u64,
+    registry: Registry,
+}
+
+/// Wish for a service that is to be served.
+#[derive(Clone, Debug)]
+pub struct Wanted {
+    /// Text of `--data`; `None`: the service's own.
+    pub data: Option<String>,
+    /// How many leaves.
+    pub leaves: u32,
+    /// CPUs of the mid-tier.
+    pub cpus: u32,
+    /// Gaps between requests.
+    pub arrivals: Arrivals,
+    /// Objective of a policy.
+    pub slo: Nanos,
+    /// Draws the requests.
+    pub seed: u64,
+}
+
+impl ServedTier {
+    /// Whether a service of this name has leaves.
+    pub fn is_known(name: &str) -> bool {
+        let catalogue = Catalogue::builtin();
+        catalogue.find(name).is_some_and(|case| catalogue.find(&leaf_of(case.name())).is_some())
+    }
+
+    /// Starts the leaves of the service called `name`, and makes its clients ready.
+    ///
+    /// # Errors
+    /// There is no such service, or its data can't be used.
+    pub fn start(name: &str, wanted: &Wanted, step: &dyn Fn(&str)) -> Result<Self, RunError> {
+        let catalogue = Catalogue::builtin();
+        let pair = catalogue.find(name).and_then(|case| Some((case, catalogue.find(&leaf_of(case.name()))?)));
+        let (case, leaf) = pair.ok_or(RunError::NotATier)?;
+        let failed = |source| RunError::Real { run: format!("starting {}", case.name()), source };
+        let open = |case: &dyn Case, own: &[(&'static str, String)]| {
+            let mut values = Values::defaults(case.arguments());
+            let data = wanted.data.iter().map(|data| (DATA.name, data.clone()));
+            for (name, text) in own.iter().cloned().chain(data) {
+                if case.arguments().iter().any(|argument| argument.name == name) {
+                    values.set(name, Value::Text(text));
+                }
+            }
+            let tell = |notice: Notice<'_>| match notice {
+                Notice::Step(words) | Notice::Note(words) => step(words),
+            };
+            case.open(&values, 1, &tell).map_err(|error| failed(error.into()))
+        };
+        let placement = Placement::choose(wanted.cpus).map_err(failed)?;
+        let shards = (1..=wanted.leaves).map(|at| open(leaf, &[(SHARD.name, format!("{at}/{}", wanted.leaves))]));
+        let leaves = LeavesHere::start(&shards.collect::<Result<Vec<_>, _>>()?, &placement).map_err(failed)?;
+        let own = [(LEAVES.name, leaves.addresses()), (TIMEOUT.name, PATIENCE.into()), (THREADING.name, FIRST.into())];
+        let middle: Arc<dyn Backend> = open(case, &own)?.into();
+        let registry = leeward_controllers::builtin();
+        let asked = ready(case, wanted, &middle, &placement, &registry).map_err(failed)?;
+        let workload = Workload {
+            clients: CLIENTS,
+            arrivals: wanted.arrivals,
+            shares: Shares::Equal,
+            demand: vec![Segment { from: Nanos::ZERO, rate: Rate(1.0) }],
+            // Not known, and not asked for.
+            service: Service::Constant(Nanos(1)),
+        };
+        let (data, slo, seed) = (wanted.data.clone(), wanted.slo, wanted.seed);
+        Ok(ServedTier { case, data, middle, asked, _leaves: leaves, placement, workload, slo, seed, registry })
+    }
+
+    /// The service's name.
+    pub fn name(&self) -> &'static str {
+        self.case.name()
+    }
+
+    /// Text of `--data` that its curves are of: nothing where it is the service's own.
+    pub fn data(&self) -> &str {
+        self.data.as_deref().unwrap_or_default()
+    }
+
+    fn offer(
+        &self,
+        policy: &str,
+        environment: ThreadEnvironment,
+        run: &dyn Fn() -> String,
+        (load, requests, round): (Rate, u64, u32),
+        stop: &AtomicBool,
+    ) -> Result<Sample, RunError> {
+        if environment.first.setup().is_none() {
+            return Err(RunError::Fixed(environment.first.to_string()));
+        }
+        let failed = |words: String| RunError::Real { run: run(), source: RealError::Tier(words) };
+        let spec = registry::find(policy).map_err(|error| failed(error.to_string()))?;
+        let build = move || spec.build(&Params::default(), &environment);
+        build().map_err(|error| failed(error.to_string()))?;
+        let make = move || build().unwrap_or_else(|_| unreachable!("it was built above"));
+        let served = MiddleTier::new(Arc::clone(&self.middle), &self.placement, make).served(&self.asked);
+        let offered = Offered {
+            placement: &self.placement,
+            served: &served,
+            workload: &self.workload,
+            rtt: ROUND_TRIP,
+            slo: self.slo,
+            seed: self.seed.wrapping_add(u64::from(round)),
+        };
+        offered.measure(run, load, requests, &self.registry, stop)
+    }
+
+    fn cpus(&self) -> u16 {
+        self.placement.server.len() as u16
+    }
+}
+
+/// Questions of the clients; some services are filled for them.
+fn ready(
+    case: &dyn Case,
+    wanted: &Wanted,
+    middle: &Arc<dyn Backend>,
+    placement: &Placement,
+    registry: &Registry,
+) -> Result<Served, RealError> {
+    let about = wanted.data.as_ref().map(|data| format!("{}:{data}", case.name()));
+    // Some ask the same of all data.
+    let about = about.filter(|about| case.requests(about).is_ok()).unwrap_or_else(|| case.name().into());
+    let requests = case.requests(&about).map_err(|error| RealError::Tier(error.to_string()))?;
+    let algorithm = registry.find("none").map_err(|error| RealError::Tier(error.to_string()))?;
+    let ask = briefly(middle.as_ref(), placement, |address| {
+        let (params, slo) = (&Params::default(), wanted.slo);
+        requests.prepare(&Target { address, algorithm, params, rtt: ROUND_TRIP, slo, encryption: None })
+    })?;
+    Ok(Served { backend: Arc::clone(middle), ask: ask?, words: None, bottleneck: Bottleneck::Threads })
+}
+
+impl Bench for ServedTier {
+    fn takes_real_time(&self) -> bool {
+        true
+    }
+
+    fn measure(
+        &self,
+        setup: Threading,
+        load: Rate,
+        requests: u64,
+        round: u32,
+        stop: &AtomicBool,
+    ) -> Result<Sample, RunError> {
+        let environment = ThreadEnvironment::new(None, setup, self.cpus()).with_slo(self.slo);
+        let run = || format!("{setup} at {:.0}/s", load.0);
+        self.offer("static", environment, &run, (load, requests, round), stop)
+    }
+
+    fn measure_policy(
+        &self,
+        curves: &Arc<Curves>,
+        load: Rate,
+        requests: u64,
+        round: u32,
+        stop: &AtomicBool,
+    ) -> Result<Sample, RunError> {
+        let first = curves.strongest().setup;
+        let environment = ThreadEnvironment::new(Some(Arc::clone(curves)), first, self.cpus()).with_slo(self.slo);
+        self.offer(AUTO, environment, &|| format!("{AUTO} at {:.0}/s", load.0), (load, requests, round), stop)
+    }
+}

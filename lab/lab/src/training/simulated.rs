@@ -1,0 +1,152 @@
+//! A simulated tier as a bench for training.
+
+use super::{APART, AUTO, Bench, MeasuredTier, Sample};
+use crate::error::RunError;
+use crate::plan::plan;
+use crate::scenario::Scenario;
+use leeward_core::params::Params;
+use leeward_core::registry::Registry;
+use leeward_core::units::{Nanos, Rate};
+use leeward_plant::Placement;
+use leeward_sim::config::{Arrivals, Segment};
+use leeward_sim::threads::model::PolicyModel;
+use leeward_sim::{SimConfig, simulate_until};
+use leeward_threading::Threading;
+use leeward_threading::curves::Curves;
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+/// Time before anything is measured: part of the measured time, and at least so long.
+const WARMUP: (f64, Nanos) = (0.1, Nanos::from_millis(20));
+
+/// A tier, without its threading.
+#[derive(Clone, Debug)]
+pub struct SimulatedTier {
+    name: String,
+    config: SimConfig,
+    registry: Registry,
+}
+
+impl SimulatedTier {
+    /// The tier of `config`; its setup, demand, length and seed are each measurement's own.
+    pub fn new(config: SimConfig) -> Self {
+        SimulatedTier { name: "tier".into(), config, registry: leeward_controllers::builtin() }
+    }
+
+    /// The tier called `name` of a scenario, or its first; its clients have gaps of `arrivals`.
+    ///
+    /// # Errors
+    /// A scenario without tiers, or without this one.
+    pub fn of(scenario: &Scenario, name: Option<&str>, arrivals: Arrivals, seed: u64) -> Result<Self, RunError> {
+        let registry = leeward_controllers::builtin();
+        let runs = plan(scenario, &registry, seed)?;
+        let mut tiers = runs.iter().filter(|run| run.config.tier.is_some());
+        let found = tiers.clone().find(|run| name.is_none_or(|name| run.service.text == name));
+        let Some(run) = found else {
+            let mut names: Vec<String> = tiers.by_ref().map(|run| run.service.text.clone()).collect();
+            let mut seen = BTreeSet::new();
+            names.retain(|name| seen.insert(name.clone()));
+            let asked = name.unwrap_or("tier").chars().take(60).collect();
+            return Err(if names.is_empty() {
+                RunError::NotATier
+            } else {
+                RunError::Tier { name: asked, accepted: names.join(", ") }
+            });
+        };
+        let mut config = run.config.clone();
+        config.workload.arrivals = arrivals;
+        Ok(SimulatedTier { name: run.service.text.clone(), ..SimulatedTier::new(config) })
+    }
+
+    /// The same tier, to be measured on so many CPUs of this machine.
+    ///
+    /// # Errors
+    /// Too few CPUs.
+    pub fn measured(&self, cpus: u32) -> Result<MeasuredTier, RunError> {
+        let failed = |source| RunError::Real { run: "choosing CPUs".into(), source };
+        Ok(MeasuredTier::new(self.config.clone(), Placement::choose(cpus).map_err(failed)?))
+    }
+
+    /// The tier's name in its scenario.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The machine that is simulated, in a few words.
+    pub fn machine(&self) -> String {
+        format!("simulated, {} CPUs", self.config.tier.as_ref().map_or(0, |tier| tier.cpus))
+    }
+
+    fn config(
+        &self,
+        setup: Threading,
+        policy: Option<PolicyModel>,
+        load: Rate,
+        requests: u64,
+        round: u32,
+    ) -> Result<SimConfig, RunError> {
+        let Some(mut tier) = self.config.tier.clone() else { return Err(RunError::NotATier) };
+        if setup.setup().is_none() {
+            return Err(RunError::NotSimulated(setup.to_string()));
+        }
+        (tier.threading, tier.policy) = (setup, policy);
+        let measured = Nanos::from_secs_f64(requests as f64 / load.0);
+        let warmup = measured.scale(WARMUP.0).max(WARMUP.1);
+        let mut workload = self.config.workload.clone();
+        workload.demand = vec![Segment { from: Nanos::ZERO, rate: load }];
+        // All setups meet the same requests at a load.
+        let seed = self.config.seed.wrapping_add(APART).wrapping_add(u64::from(round));
+        Ok(SimConfig {
+            tier: Some(tier),
+            workload,
+            warmup,
+            duration: warmup + measured,
+            window: None,
+            fine_window: None,
+            seed,
+            ..self.config.clone()
+        })
+    }
+
+    fn run(&self, config: &SimConfig, run: &dyn Fn() -> String, stop: &AtomicBool) -> Result<Sample, RunError> {
+        let none = self.registry.find("none")?;
+        let outcome = simulate_until(config, none, &Params::default(), stop)
+            .map_err(|source| RunError::of_plant(run(), source.into()))?;
+        match outcome.violations.first() {
+            Some(violation) => Err(RunError::Violation { run: run(), violation: violation.clone() }),
+            None => Ok(Sample::of(&outcome, config.tier.as_ref().map_or(1, |tier| tier.cpus))),
+        }
+    }
+}
+
+impl Bench for SimulatedTier {
+    fn measure(
+        &self,
+        setup: Threading,
+        load: Rate,
+        requests: u64,
+        round: u32,
+        stop: &AtomicBool,
+    ) -> Result<Sample, RunError> {
+        let config = self.config(setup, None, load, requests, round)?;
+        self.run(&config, &|| format!("{setup} at {:.0}/s", load.0), stop)
+    }
+
+    fn measure_policy(
+        &self,
+        curves: &Arc<Curves>,
+        load: Rate,
+        requests: u64,
+        round: u32,
+        stop: &AtomicBool,
+    ) -> Result<Sample, RunError> {
+        let policy = PolicyModel { name: AUTO.into(), params: Params::default(), curves: Some(curves.clone()) };
+        let config = self.config(curves.strongest().setup, Some(policy), load, requests, round)?;
+        self.run(&config, &|| format!("{AUTO} at {:.0}/s", load.0), stop)
+    }
+
+    fn is_parallel(&self) -> bool {
+        true
+    }
+}

@@ -1,0 +1,58 @@
+//! A scenario in two forms: with our additions, as its file says, and with the algorithms as published. Never here: running either.
+
+use crate::scenario::{Scenario, ScenarioError};
+use leeward_controllers::published;
+use leeward_core::registry::Registry;
+use std::path::Path;
+
+/// Both forms of a scenario.
+pub(super) struct Forms {
+    /// The file's own.
+    pub(super) extended: Scenario,
+    /// As published, on the paper's machine where the scenario names it; `None` where nothing differs.
+    pub(super) published: Option<Scenario>,
+}
+
+/// Whether a controller has additions of ours.
+fn differs(controller: &str) -> bool {
+    published::additions(controller).is_some()
+}
+
+impl Forms {
+    /// Reads the scenario `id` from its text, in both forms.
+    pub(super) fn read(
+        (id, text): (&str, &str),
+        overrides: &[String],
+        quick: bool,
+        registry: &Registry,
+    ) -> Result<Forms, ScenarioError> {
+        let parse = |overrides: &[String]| {
+            Scenario::parse(&format!("{id}.toml"), text, Path::new(""), overrides, quick, registry)
+        };
+        let extended = parse(overrides)?;
+        let mut labels: Vec<&str> = Vec::new();
+        for variant in extended.controllers.iter().filter(|variant| differs(&variant.controller)) {
+            if !labels.contains(&variant.base_label.as_str()) {
+                labels.push(&variant.base_label);
+            }
+        }
+        if labels.is_empty() && extended.published.is_empty() {
+            return Ok(Forms { extended, published: None });
+        }
+        let switch = |label: &&str| format!("controller.{label}.params.{}=true", published::SWITCH);
+        let machine = extended.published.iter().cloned();
+        let all: Vec<String> = overrides.iter().cloned().chain(machine).chain(labels.iter().map(switch)).collect();
+        let published = parse(&all)?;
+        Ok(Forms { extended, published: Some(published) })
+    }
+
+    /// As published, with the variants alone that differ from the file's own; `None` where none does.
+    pub(super) fn differing(&self) -> Option<Scenario> {
+        let mut differing = self.published.clone()?;
+        // On another machine every variant differs.
+        if self.extended.published.is_empty() {
+            differing.controllers.retain(|variant| differs(&variant.controller));
+        }
+        Some(differing)
+    }
+}

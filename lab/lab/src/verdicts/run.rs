@@ -1,0 +1,208 @@
+//! The runs of a scenario in both forms, and the verdicts on its claims. Never here: which seeds decide what (`claims`).
+
+use super::forms::Forms;
+use super::panels::panels;
+use crate::claims::judge;
+use crate::error::RunError;
+use crate::numbers::{median, round};
+use crate::options::{Options, Progress};
+use crate::run::run;
+use crate::scenario::{ClaimSpec, Scenario, ScenarioError};
+use crate::{Builtin, builtin_scenarios};
+use leeward_core::registry::Registry;
+use leeward_outcome::results::{Claim, Point, Results, RunKey};
+use leeward_outcome::verdicts::{Bounds, Gain, Judged, JudgedClaim, Verdicts};
+use std::sync::atomic::AtomicBool;
+
+/// Scenarios of the papers, by the beginning of their ids.
+const PAPERS: [&str; 4] = ["bw-", "lk-", "ca-", "mt-"];
+
+/// How much of each scenario is run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Extent {
+    /// Seeds per point.
+    pub seeds: u32,
+    /// The first seed. Baselines were tuned on seeds from 1: a later one judges them on others.
+    pub seed: u64,
+    /// Whether the `[quick]` sections apply.
+    pub quick: bool,
+    /// Overrides for every scenario.
+    pub overrides: Vec<String>,
+    /// Threads; `None` for one per CPU.
+    pub threads: Option<usize>,
+}
+
+impl Extent {
+    /// The seeds and the other overrides.
+    pub(super) fn all_overrides(&self) -> Vec<String> {
+        let seeds = format!("run.seeds={}", self.seeds);
+        [seeds].into_iter().chain(self.overrides.iter().cloned()).collect()
+    }
+}
+
+/// Failure of a scenario's verdicts.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum VerdictsError {
+    /// The scenario was refused.
+    #[error(transparent)]
+    Scenario(#[from] ScenarioError),
+    /// A run failed.
+    #[error(transparent)]
+    Run(#[from] RunError),
+}
+
+/// Scenarios whose id has one of the `filters` in it, or all of the papers' where there are none.
+pub fn scenarios(filters: &[String]) -> Vec<&'static Builtin> {
+    let of_paper = |id: &str| PAPERS.iter().any(|paper| id.starts_with(paper));
+    let picked = |id: &str| match filters {
+        [] => of_paper(id),
+        filters => filters.iter().any(|filter| id.contains(filter.as_str())),
+    };
+    builtin_scenarios().iter().filter(|builtin| picked(builtin.id)).collect()
+}
+
+/// Judges the claims of one built-in scenario.
+///
+/// # Errors
+/// A refused override, or a run that failed.
+pub fn judge_scenario(
+    builtin: &Builtin,
+    extent: &Extent,
+    registry: &Registry,
+    progress: &(dyn Fn(Progress) + Sync),
+    cancel: &AtomicBool,
+) -> Result<Judged, VerdictsError> {
+    let forms = Forms::read((builtin.id, builtin.text), &extent.all_overrides(), extent.quick, registry)?;
+    let scenario = &forms.extended;
+    let blank = Judged {
+        id: scenario.id.clone(),
+        title: scenario.title.clone(),
+        source: scenario.source.clone(),
+        seeds: extent.seeds,
+        quick: extent.quick,
+        machine: scenario.published.join(", "),
+        ..Judged::default()
+    };
+    let options = Options { seed: extent.seed, threads: extent.threads, quick: extent.quick, ..Options::default() };
+    if let Some(reason) = not_simulated(scenario) {
+        let nothing = Results::default();
+        let claims = claims(scenario, &nothing, &nothing);
+        return Ok(Judged { not_run: reason, claims, ..blank });
+    }
+    let extended = run(scenario, registry, &options, progress, cancel)?;
+    let Some(form) = forms.differing() else {
+        let panels = panels(&scenario.id, &extended);
+        return Ok(Judged { claims: claims(scenario, &extended, &extended), panels, ..blank });
+    };
+    let differing = run(&form, registry, &options, progress, cancel)?;
+    // Between two machines there is no addition of ours to weigh.
+    let gains = if scenario.published.is_empty() { gains(&extended, &differing) } else { Vec::new() };
+    let published = replaced(&extended, differing);
+    let panels = panels(&scenario.id, &published);
+    Ok(Judged { claims: claims(scenario, &published, &extended), gains, panels, ..blank })
+}
+
+/// The claims of one scenario in the form that counts, and whether each is ours: a scenario of which all claims are a paper's is run as published
+/// only.
+///
+/// # Errors
+/// A run that failed.
+pub(super) fn counted(
+    forms: &Forms,
+    extent: &Extent,
+    registry: &Registry,
+    progress: &(dyn Fn(Progress) + Sync),
+    cancel: &AtomicBool,
+) -> Result<Vec<(bool, Claim)>, VerdictsError> {
+    let own = &forms.extended;
+    let form = forms.published.as_ref().unwrap_or(own);
+    let options = Options { seed: extent.seed, threads: extent.threads, quick: extent.quick, ..Options::default() };
+    let results = |form: &Scenario, wanted: bool| {
+        let is_run =
+            not_simulated(form).is_none() && own.claims.iter().any(|claim| claim_is_ours(own, claim) == wanted);
+        if is_run { run(form, registry, &options, progress, cancel) } else { Ok(Results::default()) }
+    };
+    let (published, extended) = (results(form, false)?, results(own, true)?);
+    let judged = |claim| {
+        let ours = claim_is_ours(own, claim);
+        (ours, judge(claim, if ours { &extended } else { &published }))
+    };
+    Ok(own.claims.iter().map(judged).collect())
+}
+
+fn not_simulated(scenario: &Scenario) -> Option<String> {
+    let measured = scenario.workload.services.iter().find(|service| !service.is_simulated());
+    measured.map(|service| {
+        format!("`{}` is a service of the real plant: `leeward run {} --plant real`", service.text, scenario.id)
+    })
+}
+
+fn claims(scenario: &Scenario, published: &Results, extended: &Results) -> Vec<JudgedClaim> {
+    let both = |claim| JudgedClaim {
+        ours: claim_is_ours(scenario, claim),
+        bounds: bounds(claim),
+        published: judge(claim, published),
+        extended: judge(claim, extended),
+    };
+    scenario.claims.iter().map(both).collect()
+}
+
+fn bounds(claim: &ClaimSpec) -> Bounds {
+    let rounded = |bound: Option<f64>| bound.map(|bound| round(bound, 6));
+    Bounds { number: rounded(claim.number), min: rounded(claim.min), max: rounded(claim.max) }
+}
+
+/// Gives claims that were judged before what their scenarios say of the paper's number and of what is accepted today.
+pub fn complete(verdicts: &mut Verdicts) {
+    for judged in &mut verdicts.scenarios {
+        let Ok(scenario) = Scenario::builtin(&judged.id, &[], judged.quick) else { continue };
+        for claim in &mut judged.claims {
+            let known = scenario.claims.iter().find(|known| known.id == claim.published.id);
+            claim.bounds = known.map(bounds).unwrap_or_default();
+        }
+    }
+}
+
+fn claim_is_ours(scenario: &Scenario, claim: &ClaimSpec) -> bool {
+    claim.ours || scenario.source.starts_with("ours") || scenario.source.starts_with("an addition")
+}
+
+/// `extended` with the rows of the variants that `published` has in the place of its own.
+fn replaced(extended: &Results, published: Results) -> Results {
+    let labels: Vec<String> = published.points.iter().map(|point| point.run.label.clone()).collect();
+    let kept = |run: &RunKey| !labels.contains(&run.label);
+    let mut all = extended.clone();
+    macro_rules! replace {
+        ($($table:ident),*) => {$(
+            all.$table.retain(|row| kept(&row.run));
+            all.$table.extend(published.$table);
+        )*};
+    }
+    replace!(points, windows, shifts, locks, replicas, services, kinds);
+    all
+}
+
+/// Every variant that differs, at its highest demand.
+fn gains(extended: &Results, published: &Results) -> Vec<Gain> {
+    let mut labels: Vec<&str> = published.points.iter().map(|point| point.run.label.as_str()).collect();
+    labels.dedup();
+    let most = |results: &Results, label: &str| {
+        let of_label = |point: &&Point| point.run.label == label;
+        results.points.iter().filter(of_label).map(|point| point.workload.demand_rps).fold(0.0, f64::max)
+    };
+    let at_most = |results: &Results, label: &str, field: fn(&Point) -> f64| {
+        let demand = most(results, label);
+        let here = |point: &&Point| point.run.label == label && point.workload.demand_rps == demand;
+        median(&mut results.points.iter().filter(here).map(field).collect::<Vec<_>>())
+    };
+    let gain = |label: &str| Gain {
+        label: label.into(),
+        demand_rps: most(published, label),
+        published_rps: at_most(published, label, |point| point.goodput_rps),
+        extended_rps: at_most(extended, label, |point| point.goodput_rps),
+        published_p99_us: at_most(published, label, |point| point.p99_us),
+        extended_p99_us: at_most(extended, label, |point| point.p99_us),
+    };
+    labels.into_iter().map(gain).collect()
+}

@@ -1,0 +1,173 @@
+//! Which verdicts hang on what is invented: a scenario's claims judged in its own world and in others, and the page that says what flips.
+
+use super::forms::Forms;
+use super::run::{Extent, VerdictsError, counted};
+use super::worlds::{WORLDS, World};
+use crate::Builtin;
+use crate::options::Progress;
+use crate::scenario::Scenario;
+use leeward_core::registry::Registry;
+use leeward_outcome::results::Verdict;
+use leeward_outcome::sensitivity::{Probed, ProbedClaim, Sensitivity, Told};
+use std::fmt::Write;
+use std::path::Path;
+use std::sync::atomic::AtomicBool;
+
+/// Judges one scenario's claims in its own world and in every other, each claim in the form that counts.
+///
+/// # Errors
+/// A refused override, or a run that failed.
+pub fn probe(
+    builtin: &Builtin,
+    extent: &Extent,
+    registry: &Registry,
+    progress: &(dyn Fn(&str, Progress) + Sync),
+    cancel: &AtomicBool,
+) -> Result<Probed, VerdictsError> {
+    let name = format!("{}.toml", builtin.id);
+    let own = Scenario::parse(&name, builtin.text, Path::new(""), &extent.overrides, extent.quick, registry)?;
+    let judge = |name: &str, sections: &str, overrides: &[String]| {
+        let text = format!("{}{sections}", builtin.text);
+        let mut all = extent.all_overrides();
+        all.extend_from_slice(overrides);
+        let forms = Forms::read((builtin.id, &text), &all, extent.quick, registry)?;
+        counted(&forms, extent, registry, &|done| progress(name, done), cancel)
+    };
+    let before = judge("its own world", "", &[])?;
+    let tell =
+        |claim: &leeward_outcome::results::Claim| Told { verdict: claim.verdict, measured: claim.measured.clone() };
+    let mut claims: Vec<ProbedClaim> = before
+        .iter()
+        .map(|(ours, claim)| ProbedClaim {
+            id: claim.id.clone(),
+            text: claim.text.clone(),
+            ours: *ours,
+            own: tell(claim),
+            others: Vec::new(),
+        })
+        .collect();
+    for world in WORLDS {
+        let changed = world.change(&own);
+        let now = changed.map(|changed| judge(world.name, &changed.sections, &changed.overrides)).transpose()?;
+        for (index, claim) in claims.iter_mut().enumerate() {
+            claim.others.push(now.as_ref().and_then(|now| now.get(index)).map(|(_, claim)| tell(claim)));
+        }
+    }
+    Ok(Probed {
+        id: builtin.id.into(),
+        seeds: extent.seeds,
+        quick: extent.quick,
+        worlds: WORLDS.iter().map(|world| world.name.to_string()).collect(),
+        claims,
+    })
+}
+
+/// `docs/sensitivity.md`: a row per claim, a column per world, flips marked.
+pub fn sensitivity(all: &Sensitivity) -> String {
+    let claims: usize = all.scenarios.iter().map(|probed| probed.claims.len()).sum();
+    let mut text = format!(
+        "# How verdicts hang on what is invented\n\nMade by `{}`: do not edit.\n\nThe division of a request's CPU time among receiving, creating a task and \
+         sending, and the costs of a rejection and of stealing, are our\nassumptions (`lab/sim/src/config.rs`), and so are a network without jitter, a control \
+         loop that is never late, and open-loop Poisson\narrivals. Here {claims} claims of {} scenarios are judged again, each in worlds that differ in one of these. \
+         A paper's claim is judged as\npublished, ours with our additions. Costs of threads (`mt-*`) are varied in the scenario `mt-sensitivity`.\n",
+        all.command,
+        all.scenarios.len()
+    );
+    text += &worlds(all);
+    text += &flips(all);
+    all.scenarios.iter().for_each(|probed| text += &table(probed));
+    text
+}
+
+/// A claim in a world. Rows from before may be of other worlds, or of the same in another order.
+fn told<'a>(probed: &Probed, claim: &'a ProbedClaim, world: &World) -> Option<&'a Told> {
+    let at = probed.worlds.iter().position(|name| name == world.name)?;
+    claim.others.get(at)?.as_ref()
+}
+
+/// Name of a world in the tables' heads.
+fn column(index: usize) -> String {
+    format!("w{}", index + 1)
+}
+
+/// Every world with how many verdicts flip in it.
+fn worlds(all: &Sensitivity) -> String {
+    let mut text = String::from(
+        "\n## The worlds\n\n| | world | claims judged | verdicts that flip | of these, become or cease to be undecided |\n|---|---|---|---|---|\n",
+    );
+    for (index, world) in WORLDS.iter().enumerate() {
+        let told = || {
+            let claims = all.scenarios.iter().flat_map(|probed| probed.claims.iter().map(move |claim| (probed, claim)));
+            claims.filter_map(move |(probed, claim)| Some((claim.own.verdict, told(probed, claim, world)?.verdict)))
+        };
+        let flipped = || told().filter(|(then, now)| then != now);
+        let soft = flipped().filter(|(then, now)| [then, now].contains(&&Verdict::Undecided)).count();
+        let _ = writeln!(
+            text,
+            "| {} | {} | {} | {} | {soft} |",
+            column(index),
+            world.name,
+            told().count(),
+            flipped().count()
+        );
+    }
+    text
+}
+
+/// Claims that hold in some worlds and fail in others, with what was measured.
+fn flips(all: &Sensitivity) -> String {
+    let mut text = String::from(
+        "\n## Claims that flip between reproduced and not reproduced\n\n| claim | in its own world | where it flips |\n|---|---|---|\n",
+    );
+    let head = text.len();
+    for probed in &all.scenarios {
+        for claim in &probed.claims {
+            let hard = |told: &Told| {
+                ![claim.own.verdict, told.verdict].contains(&Verdict::Undecided) && told.verdict != claim.own.verdict
+            };
+            let there = |(index, world)| Some((index, told(probed, claim, world).filter(|told| hard(told))?));
+            let flipped = WORLDS.iter().enumerate().filter_map(there);
+            let places: Vec<String> =
+                flipped.map(|(index, told)| format!("{}: {}", column(index), told.measured)).collect();
+            if !places.is_empty() {
+                let own = format!("{}: {}", claim.own.measured, claim.own.verdict.words());
+                let _ = writeln!(text, "| `{} {}` | {own} | {} |", probed.id, claim.id, places.join("; "));
+            }
+        }
+    }
+    if text.len() == head {
+        text += "| none | | |\n";
+    }
+    text
+}
+
+fn table(probed: &Probed) -> String {
+    let extent = if probed.quick { ", quick" } else { "" };
+    let columns: String = (0..WORLDS.len()).map(|index| format!(" {} |", column(index))).collect();
+    let mut text = format!(
+        "\n## {}\n\n{} seeds{extent}. `=` as in its own world, **yes** reproduced, **no** not reproduced, `?` undecided, `–` nothing to change or to judge.\n\n\
+         | claim | own |{columns}\n|---|---|{}\n",
+        probed.id,
+        probed.seeds,
+        "---|".repeat(WORLDS.len())
+    );
+    for claim in &probed.claims {
+        let cell = |world| match told(probed, claim, world).map(|told| told.verdict) {
+            Some(Verdict::NotApplicable) | None => " – |".into(),
+            Some(verdict) if verdict == claim.own.verdict => " = |".into(),
+            Some(verdict) => format!(" {} |", short(verdict)),
+        };
+        let cells: String = WORLDS.iter().map(cell).collect();
+        let _ = writeln!(text, "| `{}` | {} |{cells}", claim.id, claim.own.verdict.words());
+    }
+    text
+}
+
+fn short(verdict: Verdict) -> &'static str {
+    match verdict {
+        Verdict::Reproduced => "**yes**",
+        Verdict::NotReproduced => "**no**",
+        Verdict::Undecided => "?",
+        Verdict::NotApplicable => "–",
+    }
+}

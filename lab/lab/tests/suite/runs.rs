@@ -1,0 +1,335 @@
+//! Outcomes of runs don't depend on the number of threads, and runs stop when they are told to.
+
+use leeward_core::client::{ClientConfig, ClientHalf, ClientParts, Gate};
+use leeward_core::registry::Algorithm;
+use leeward_core::server::{
+    Admission, Arrival, ControlLoop, Gauges, ServerHalves, Session, Signals, Verdict as Decision,
+};
+use leeward_core::units::{Nanos, Time};
+use leeward_lab::results::{Results, Verdict};
+use leeward_lab::run::{Options, Progress, RunError, run};
+use leeward_lab::{Scenario, tune};
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+
+const SMALL: &str = r#"
+id = "small"
+title = "Small"
+[workload]
+service = ["exp:10us", "const:20us"]
+clients = [5, 50]
+demand = ["0.5x", "2x"]
+[run]
+warmup = "5ms"
+duration = "15ms"
+window = "5ms"
+seeds = 2
+[[controller]]
+name = "none"
+[[controller]]
+name = "breakwater"
+[[controller]]
+name = "dagor"
+[[claim]]
+id = "more"
+text = "more than nothing"
+paper = "yes"
+measure = "goodput_rps{breakwater, demand_ratio=2} / goodput_rps{none, demand_ratio=0.5}"
+min = 0.1
+[[claim]]
+id = "elsewhere"
+text = "not in this run"
+paper = "yes"
+measure = "goodput_rps{breakwater, demand_ratio=7}"
+min = 0.1
+"#;
+
+#[test]
+fn what_the_real_plant_can_not_honour_is_refused_before_anything_is_measured() {
+    let refused = [
+        ("server.order=packets-first", "server.order"),
+        ("server.batch=1", "server.batch"),
+        ("network.jitter=5us", "network.jitter"),
+        ("replicas.servers=2", "replicas"),
+    ];
+    for (setting, key) in refused {
+        let overrides = [setting.into()];
+        let scenario =
+            Scenario::parse("test.toml", SMALL, Path::new(""), &overrides, false, &leeward_controllers::builtin())
+                .unwrap();
+        let options = Options { plant: "real".into(), ..Options::default() };
+        let told = |_: Progress| panic!("nothing has been done");
+        let error =
+            run(&scenario, &leeward_controllers::builtin(), &options, &told, &AtomicBool::new(false)).unwrap_err();
+        assert!(error.is_input() && error.to_string().starts_with(key), "{error}");
+    }
+}
+
+#[test]
+fn a_tier_that_the_real_plant_can_not_be_is_refused_before_it_is_trained() {
+    let tiers = [("mt-flash", "controller.threading = \"oracle\""), ("mt-detect", "gather = \"fork-join\"")];
+    for (id, told) in tiers {
+        let scenario = Scenario::builtin(id, &[], true).unwrap();
+        let options = Options { plant: "real".into(), ..Options::default() };
+        let done = |_: Progress| panic!("nothing has been done");
+        let error =
+            run(&scenario, &leeward_controllers::builtin(), &options, &done, &AtomicBool::new(false)).unwrap_err();
+        let causes = std::iter::successors(Some(&error as &dyn std::error::Error), |error| error.source());
+        let words: Vec<String> = causes.map(|cause| cause.to_string()).collect();
+        assert!(words.iter().any(|words| words.contains(told)), "{id}: {words:?}");
+    }
+}
+
+const SHIFTING: &str = r#"
+id = "shifting"
+title = "Shifting"
+[workload]
+service = "exp:10us"
+clients = 50
+[[workload.shift]]
+at = "0s"
+demand = "0.5x"
+[[workload.shift]]
+at = "200ms"
+demand = "1.4x"
+[[workload.shift]]
+at = "400ms"
+demand = "0.5x"
+[run]
+warmup = "100ms"
+duration = "600ms"
+seeds = 1
+[[controller]]
+name = "none"
+[[controller]]
+name = "breakwater"
+"#;
+
+fn read(text: &str) -> Scenario {
+    Scenario::parse("test.toml", text, Path::new(""), &[], false, &leeward_controllers::builtin()).unwrap()
+}
+
+fn run_with(scenario: &Scenario, threads: usize, seed: u64) -> Results {
+    let options = Options { threads: Some(threads), seed, ..Options::default() };
+    run(scenario, &leeward_controllers::builtin(), &options, &|_: Progress| {}, &AtomicBool::new(false)).unwrap()
+}
+
+#[test]
+fn bytes_do_not_depend_on_threads() {
+    let scenario = read(SMALL);
+    let (one, four) = (run_with(&scenario, 1, 7), run_with(&scenario, 4, 7));
+    assert_eq!(serde_json::to_string(&one).unwrap(), serde_json::to_string(&four).unwrap());
+    assert_eq!(one.points.len(), 3 * 2 * 2 * 2 * 2);
+    assert_eq!(one.windows.len(), one.points.len() * 3);
+    assert_ne!(run_with(&scenario, 2, 8).points, one.points, "another seed, other arrivals");
+}
+
+const REPLICATED: &str = r#"
+id = "replicated"
+title = "Replicated"
+[workload]
+service = "exp:10us"
+clients = 50
+demand = ["0.3x", "0.8x"]
+locks = "slow"
+[[workload.path]]
+share = "30%"
+steps = ["lock slow", "work 100%", "unlock slow"]
+[[workload.path]]
+share = "70%"
+steps = ["work 100%"]
+[replicas]
+servers = 2
+give_up = "10us"
+[run]
+warmup = "10ms"
+duration = "30ms"
+seeds = 2
+[[controller]]
+name = "none"
+[[controller]]
+name = "efficiency"
+acquire = "unless-congested:70us"
+[[claim]]
+id = "first"
+text = "the first server gets everything first"
+paper = "yes"
+measure = "replicas.attempts_rps{efficiency, replica=1, demand_ratio=0.8} / demand_rps{efficiency, demand_ratio=0.8}"
+min = 0.9
+[[claim]]
+id = "lock"
+text = "each server has its lock"
+paper = "yes"
+measure = "locks.refused_rps{efficiency, lock=slow@1, demand_ratio=0.8} - locks.refused_rps{none, lock=slow@2, demand_ratio=0.8}"
+min = 1
+"#;
+
+#[test]
+fn replicas_have_rows_and_do_not_depend_on_threads() {
+    let scenario = read(REPLICATED);
+    let (one, three) = (run_with(&scenario, 1, 7), run_with(&scenario, 3, 7));
+    assert_eq!(serde_json::to_string(&one).unwrap(), serde_json::to_string(&three).unwrap());
+    assert_eq!((one.points.len(), one.replicas.len(), one.locks.len()), (8, 16, 16));
+    for (point, servers) in one.points.iter().zip(one.replicas.chunks(2)) {
+        let [first, second] = servers else { panic!("two each") };
+        assert_eq!((first.replica, second.replica, &first.run.label), (1, 2, &point.run.label));
+        let again = point.retry_rate.unwrap() * point.offered as f64 / 0.02;
+        assert!((second.attempts_rps - again).abs() < 1.0, "{second:?} {point:?}");
+        assert!(point.failure_p99_us.is_some(), "{point:?}");
+    }
+    let verdicts: Vec<_> = one.claims.iter().map(|claim| (claim.verdict, &claim.measured)).collect();
+    assert!(verdicts.iter().all(|(verdict, _)| *verdict == Verdict::Reproduced), "{verdicts:?}");
+    assert!(run_with(&read(SMALL), 2, 7).points.iter().all(|point| point.retry_rate.is_none()));
+}
+
+#[test]
+fn controllers_share_seeds_and_points_hold_together() {
+    let results = run_with(&read(SMALL), 2, 7);
+    for point in &results.points {
+        assert!([7, 8].contains(&point.run.seed));
+        assert!(point.goodput_rps <= point.throughput_rps);
+        assert!((point.workload.demand_ratio - point.workload.demand_rps / point.capacity_rps).abs() < 1e-5);
+        let twin = results.points.iter().find(|other| {
+            other.run.label == "none" && other.run.seed == point.run.seed && other.workload == point.workload
+        });
+        assert_eq!(twin.unwrap().offered, point.offered, "the same arrivals for every controller");
+    }
+    let verdicts: Vec<String> = results.claims.iter().map(|claim| format!("{:?}", claim.verdict)).collect();
+    assert_eq!(verdicts, ["Reproduced", "NotApplicable"]);
+}
+
+#[test]
+fn shifts_are_measured() {
+    let results = run_with(&read(SHIFTING), 2, 1);
+    assert_eq!(results.shifts.len(), 4);
+    let rise = |label: &str| results.shifts.iter().find(|shift| shift.run.label == label && shift.at_s == 0.2).unwrap();
+    assert!(rise("breakwater").recovered && rise("breakwater").recovery_ms < 100.0, "{:?}", rise("breakwater"));
+    assert!(rise("breakwater").settled_goodput_rps > 600e3);
+    assert!(rise("none").settled_goodput_rps < 100e3, "without control nothing is in time");
+    assert!(!results.windows.is_empty(), "a shifting demand has a time series of its own accord");
+}
+
+#[test]
+fn a_run_stops_when_told_to() {
+    let (scenario, cancel, seen) = (read(SMALL), AtomicBool::new(false), AtomicUsize::new(0));
+    let progress = |progress: Progress| {
+        assert_eq!(progress.total, 48);
+        seen.fetch_add(1, Ordering::Relaxed);
+        cancel.store(true, Ordering::Relaxed);
+    };
+    let options = Options { threads: Some(1), ..Options::default() };
+    let outcome = run(&scenario, &leeward_controllers::builtin(), &options, &progress, &cancel);
+    assert!(matches!(outcome, Err(RunError::Cancelled)));
+    assert_eq!(seen.load(Ordering::Relaxed), 1);
+}
+
+#[test]
+fn only_known_plants() {
+    let options = Options { plant: "moon".into(), ..Options::default() };
+    let outcome = run(&read(SMALL), &leeward_controllers::builtin(), &options, &|_| {}, &AtomicBool::new(false));
+    assert_eq!(outcome.unwrap_err().to_string(), "unknown plant `moon`; accepted: sim, real");
+}
+
+#[test]
+fn tuning_is_deterministic_and_reads_back() {
+    let text = SMALL.replace("[\"exp:10us\", \"const:20us\"]", "\"exp:10us\"").replace("[5, 50]", "50");
+    let scenario = read(&text);
+    let search = |threads| {
+        let options = Options { threads: Some(threads), ..Options::default() };
+        tune::tune(&scenario, &leeward_controllers::builtin(), "breakwater", &options, &|_| {}, &AtomicBool::new(false))
+            .unwrap()
+    };
+    let tuning = search(1);
+    assert_eq!(tuning, search(3));
+    let found = &tuning.workloads[0];
+    let best = &found.candidates[found.best];
+    assert!(found.candidates.iter().all(|other| other.goodput_ratio <= best.goodput_ratio * 1.01));
+    assert_eq!(tuning.command, "leeward tune small --controller breakwater");
+    // What it prints is what a scenario accepts.
+    let with = text.replace("name = \"breakwater\"", &format!("name = \"breakwater\"\n\n{}", tuning.to_toml()));
+    assert_eq!(read(&with).controllers[1].params_for("exp:10us", 50), best.params);
+}
+
+/// The same budget for whatever is tuned, the scenario's own parameters first.
+#[test]
+fn a_search_by_draws_costs_every_controller_as_much() {
+    let scenario = read(&SMALL.replace("[\"exp:10us\", \"const:20us\"]", "\"exp:10us\"").replace("[5, 50]", "50"));
+    let search = |seed| {
+        let (options, stop) = (Options { threads: Some(2), seed, ..Options::default() }, AtomicBool::new(false));
+        tune::tune_by_draws(&scenario, &leeward_controllers::builtin(), ("breakwater", 6), &options, &|_| {}, &stop)
+            .unwrap()
+    };
+    let tuning = search(1);
+    let found = &tuning.workloads[0];
+    assert_eq!((found.candidates.len(), found.candidates[0].params.len()), (6, 0));
+    assert!(found.candidates[1..].iter().all(|candidate| candidate.params.len() >= 3), "{found:?}");
+    assert_eq!(tuning.command, "leeward tune small --controller breakwater --draws 6");
+    assert_eq!(tuning, search(1));
+    assert_ne!(tuning.workloads, search(2).workloads, "other seeds draw other sets");
+}
+
+/// Says that it has issued a credit, which no session holds.
+struct Liar;
+
+impl Admission for Liar {
+    fn request(&mut self, _: &mut Session, _: &Arrival) -> Decision {
+        Decision::Admit
+    }
+}
+
+impl ControlLoop for Liar {
+    fn period(&self) -> Nanos {
+        Nanos::from_millis(1)
+    }
+
+    fn tick(&mut self, _: &Signals) {}
+
+    fn gauges(&self) -> Gauges {
+        Gauges { credits_issued: Some(1), ..Gauges::default() }
+    }
+}
+
+impl ClientHalf for Liar {
+    fn gate(&mut self, _: Time, _: u32) -> Gate {
+        Gate::Open
+    }
+}
+
+#[test]
+fn a_run_that_contradicts_itself_gives_no_results() {
+    let mut registry = leeward_controllers::builtin();
+    let liar = Algorithm {
+        name: "liar",
+        summary: "claims a credit that nobody holds",
+        source: "this test",
+        params: &[],
+        build_server: |_, environment| {
+            let cores = (0..environment.cores).map(|_| Box::new(Liar) as Box<dyn Admission>).collect();
+            Ok(ServerHalves { cores, control: Box::new(Liar) })
+        },
+        build_client: |_, _| {
+            let config = ClientConfig { queue: 4, max_delay: Nanos::from_micros(500), max_outstanding: 4 };
+            Ok(ClientParts { half: Box::new(Liar), config })
+        },
+    };
+    registry.add(liar).unwrap();
+    let text = SMALL.replace("name = \"dagor\"", "name = \"liar\"");
+    let scenario = Scenario::parse("small.toml", &text, Path::new(""), &[], false, &registry).unwrap();
+    let outcome = run(&scenario, &registry, &Options::default(), &|_| {}, &AtomicBool::new(false));
+    let error = outcome.unwrap_err().to_string();
+    assert!(error.starts_with("liar at ") && error.contains("1 credits issued, but sessions hold 0"), "{error}");
+}
+
+#[test]
+fn tuning_says_how_to_repeat_it() {
+    let text = SMALL.replace("[\"exp:10us\", \"const:20us\"]", "\"exp:10us\"").replace("[5, 50]", "5");
+    let overrides = ["run.duration=6ms".to_string(), "workload.demand=[1x, 2x]".to_string()];
+    let scenario =
+        Scenario::parse("small.toml", &text, Path::new(""), &overrides, true, &leeward_controllers::builtin()).unwrap();
+    let options = Options { seed: 7, ..Options::default() };
+    let cancel = AtomicBool::new(false);
+    let tuning = tune::tune(&scenario, &leeward_controllers::builtin(), "dagor", &options, &|_| {}, &cancel).unwrap();
+    let expected = "leeward tune small --controller dagor --quick --seed 7 --set run.duration=6ms --set 'workload.demand=[1x, 2x]'";
+    assert_eq!(tuning.command, expected);
+    assert!(tuning.to_toml().contains(&format!("found = \"{expected}\"")));
+}

@@ -1,0 +1,48 @@
+//! Scenarios for the search service: read as others are, refused where there is none.
+
+use leeward_lab::run::{Options, RunError, run};
+use leeward_lab::{Scenario, tune};
+use leeward_sim::config::Acquire;
+use std::sync::atomic::AtomicBool;
+
+#[test]
+fn the_scenario_says_what_is_searched_for_and_who_may_be_refused() {
+    let scenario = Scenario::builtin("lk-search", &[], false).unwrap();
+    let queries = scenario.workload.services[0].measured.as_ref().unwrap().to_string();
+    assert_eq!(queries, "search:words=1-4,common=1,match=any,results=10");
+    let refused: Vec<&str> = scenario
+        .controllers
+        .iter()
+        .filter(|variant| variant.derived_budget)
+        .map(|variant| variant.label.as_str())
+        .collect();
+    assert_eq!(refused, ["efficiency", "auto"]);
+    assert!(scenario.controllers.iter().all(|variant| variant.locks.acquire == Acquire::Plain));
+}
+
+#[test]
+fn what_must_be_measured_is_not_simulated() {
+    let quiet = |_| {};
+    let cancel = AtomicBool::new(false);
+    let registry = leeward_controllers::builtin();
+    let scenario = Scenario::builtin("lk-search", &[], true).unwrap();
+    let error = run(&scenario, &registry, &Options::default(), &quiet, &cancel).unwrap_err();
+    assert!(matches!(&error, RunError::NotSimulated(what) if what == "search:words=1-4"), "{error}");
+    // Nor do cores of a tier, which the simulator does not know.
+    let cores = Scenario::builtin("mt-nine", &[], true).unwrap();
+    let refused = run(&cores, &leeward_controllers::builtin(), &Options::default(), &|_| {}, &AtomicBool::new(false))
+        .unwrap_err();
+    assert!(matches!(&refused, RunError::NotSimulated(what) if what == "CORE1"), "{refused}");
+    assert!(error.is_input() && error.to_string().contains("--plant real"));
+    let error = tune::tune(&scenario, &registry, "seda", &Options::default(), &quiet, &cancel).unwrap_err();
+    assert!(matches!(error, RunError::NotSimulated(_)), "{error}");
+}
+
+#[test]
+fn what_is_no_query_is_refused_with_its_line() {
+    for wrong in ["search:words=0", "searching", "search:common=2"] {
+        let overrides = [format!("workload.service={wrong}")];
+        let error = Scenario::builtin("lk-search", &overrides, false).unwrap_err().to_string();
+        assert!(error.contains("search:words=1-4"), "{error}");
+    }
+}

@@ -1,0 +1,299 @@
+//! Training on a bench whose truth is known, and advice from curves that are.
+
+use leeward_core::units::{Nanos, Rate};
+use leeward_lab::training::advice::{Confidence, Question, advise, to_train};
+use leeward_lab::training::{Arrivals, Bench, Plan, Sample, ServedTier, Trained, Wanted, train};
+use leeward_outcome::Percentiles;
+use leeward_threading::curves::{Curve, Curves, Knot, Tail};
+use leeward_threading::{Handling, Threading, Wait};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+
+/// Latencies by formula: in-line polls take 100 us and end at 1,000/s per thread, dispatched ones 150 and 4,000, blocking adds 60 us.
+#[derive(Default)]
+struct Formula {
+    asked: Mutex<Vec<(Threading, f64, u64)>>,
+    stop_after: Option<usize>,
+    is_late: bool,
+}
+
+fn truth(setup: Threading) -> (f64, f64) {
+    let setup = setup.setup().unwrap();
+    let (us, each) = if setup.handling == Handling::InLine { (100.0, 1_000.0) } else { (150.0, 4_000.0) };
+    let threads = f64::from(setup.network.max(setup.worker));
+    (if setup.wait == Wait::Block { us + 60.0 } else { us }, each * threads)
+}
+
+impl Bench for Formula {
+    fn measure(
+        &self,
+        setup: Threading,
+        load: Rate,
+        requests: u64,
+        round: u32,
+        stop: &AtomicBool,
+    ) -> Result<Sample, leeward_lab::run::RunError> {
+        let mut asked = self.asked.lock().unwrap();
+        asked.push((setup, load.0, requests));
+        if self.stop_after == Some(asked.len()) {
+            stop.store(true, Ordering::Relaxed);
+        }
+        let (us, capacity) = truth(setup);
+        let completed = if self.is_late { 0 } else { (requests as f64 * (capacity / load.0).min(1.0)) as u64 };
+        // A queue's bend, and a little that differs from round to round.
+        let us = us * (1.0 + 0.2 * (load.0 / capacity).min(1.0).powi(4)) * (1.0 + 0.001 * f64::from(round));
+        let at = |part: f64| Nanos((us * part * 1e3) as u64);
+        let latency = Percentiles {
+            count: completed,
+            mean_ns: us * 600.0,
+            p50: at(0.6),
+            p90: at(0.9),
+            p99: at(1.0),
+            p999: at(1.1),
+            max: at(1.2),
+        };
+        Ok(Sample { issued: requests, completed, latency, cpu: 1.0, late: self.is_late, moods: 0.0 })
+    }
+
+    fn measure_policy(
+        &self,
+        _: &Arc<Curves>,
+        _: Rate,
+        _: u64,
+        _: u32,
+        _: &AtomicBool,
+    ) -> Result<Sample, leeward_lab::run::RunError> {
+        unreachable!("training measures setups")
+    }
+}
+
+fn plan(setups: &[&str]) -> Plan {
+    Plan::new(setups.iter().map(|setup| setup.parse().unwrap()).collect())
+}
+
+fn trained(bench: &Formula, plan: &Plan) -> Trained {
+    train(bench, plan, &|_| (), &|| false, &AtomicBool::new(false)).unwrap()
+}
+
+#[test]
+fn training_finds_what_setups_sustain_and_how_long_they_take() {
+    let bench = Formula::default();
+    let trained = trained(&bench, &plan(&["SIP1", "SDB1-4", "SDP1-4"]));
+    assert!(!trained.cut_short && trained.left_out.is_empty());
+    for curve in trained.curves.all() {
+        let (us, capacity) = truth(curve.setup);
+        assert!((0.9..=1.03).contains(&(curve.sustains / capacity)), "{}: {}", curve.setup, curve.sustains);
+        let low = curve.latency(Tail::P99, Rate(curve.knots[0].load)).unwrap().as_micros_f64();
+        assert!((low / us - 1.0).abs() < 0.01, "{}: {low}", curve.setup);
+    }
+    // From a hundredth of the best's capacity.
+    let lowest = trained.curves.all()[0].knots[0].load;
+    assert!((100.0..300.0).contains(&lowest), "{lowest}");
+}
+
+#[test]
+fn losers_are_measured_no_further() {
+    let bench = Formula::default();
+    let plan = Plan { loads: Some((Rate(100.0), Rate(800.0))), ..plan(&["SIP1", "SIB1", "SDB1-4"]) };
+    let trained = trained(&bench, &plan);
+    let asked = bench.asked.lock().unwrap();
+    let requests = |setup: &str| {
+        let setup: Threading = setup.parse().unwrap();
+        asked.iter().filter(|(asked, ..)| *asked == setup).map(|(.., requests)| *requests).max()
+    };
+    assert_eq!((requests("SIP1"), requests("SIB1"), requests("SDB1-4")), (Some(2_000), Some(500), Some(500)));
+    let samples = |setup: &str| trained.curves.of(setup.parse().unwrap()).unwrap().knots[0].samples;
+    assert_eq!((samples("SIP1"), samples("SIB1")), (2_000, 500));
+    // In turns: at each load everybody before the next load.
+    let loads: Vec<f64> = asked.iter().map(|(_, load, _)| *load).collect();
+    assert!(loads.is_sorted());
+}
+
+#[test]
+fn a_setup_that_sustains_nothing_is_left_out() {
+    let plan = Plan { loads: Some((Rate(1_500.0), Rate(3_000.0))), ..plan(&["SIP1", "SDB1-4"]) };
+    let trained = trained(&Formula::default(), &plan);
+    assert_eq!(trained.left_out, ["SIP1".parse().unwrap()]);
+    let plan = Plan { loads: Some((Rate(1e6), Rate(2e6))), ..plan };
+    let error = train(&Formula::default(), &plan, &|_| (), &|| false, &AtomicBool::new(false)).unwrap_err();
+    assert!(error.to_string().contains("train at lower loads"), "{error}");
+}
+
+#[test]
+fn an_end_of_time_leaves_what_there_is_and_a_stop_nothing() {
+    let bench = Formula::default();
+    let plan = Plan { loads: Some((Rate(100.0), Rate(3_000.0))), ..plan(&["SDB1-4"]) };
+    let over = || bench.asked.lock().unwrap().len() > 8;
+    let trained = train(&bench, &plan, &|_| (), &over, &AtomicBool::new(false)).unwrap();
+    assert!(trained.cut_short);
+    assert!(trained.curves.all()[0].sustains < 3_000.0);
+    let bench = Formula { stop_after: Some(5), ..Formula::default() };
+    let stopped = train(&bench, &plan, &|_| (), &|| false, &AtomicBool::new(false)).unwrap_err();
+    assert_eq!(stopped.to_string(), "cancelled");
+    assert_eq!(bench.asked.lock().unwrap().len(), 5);
+}
+
+fn curve(setup: &str, us: f64, cpu: f64, sustains: f64) -> Curve {
+    let knot = |load| Knot { load, p50_us: us / 2.0, p99_us: us, p999_us: us * 2.0, cpu, samples: 2_000, spread: 0.02 };
+    Curve { setup: setup.parse().unwrap(), knots: vec![knot(10.0), knot(sustains)], sustains }
+}
+
+#[test]
+fn advice_is_few_setups_and_a_frugal_one() {
+    let all = vec![
+        curve("SIP1", 100.0, 1.0, 1_000.0),
+        curve("SIP2", 102.0, 2.0, 2_000.0),
+        curve("SDP1-4", 160.0, 1.5, 5_000.0),
+        curve("SDB1-16", 200.0, 0.3, 20_000.0),
+    ];
+    let question =
+        Question { slo: Nanos::from_micros(300), tail: Tail::P99, lowest: Rate(50.0), highest: Rate(8_000.0) };
+    let advice = advise(&Curves::new(all).unwrap(), &question);
+    let steps: Vec<String> = advice.steps.iter().map(|(from, setup)| format!("{setup} from {:.0}", from.0)).collect();
+    // SIP2 is within 5 % of SIP1 and lasts longer.
+    assert_eq!(steps, ["SIP2 from 50", "SDP1-4 from 1800", "SDB1-16 from 4500"]);
+    let alone = advice.alone.unwrap();
+    assert_eq!((alone.setup.to_string().as_str(), alone.factor), ("SDB1-16", 2.0));
+    assert_eq!(advice.frugal.unwrap().setup.to_string(), "SDB1-16");
+    assert_eq!(advice.kept_to, Some(Rate(8_000.0)));
+    let first = &advice.rows[0];
+    assert_eq!((first.best.to_string().as_str(), first.confidence), ("SIP1", Confidence::Tie));
+    assert_eq!(advice.rows[9].confidence, Confidence::Sure);
+    // Beyond the objective nothing is kept.
+    let tight = advise(
+        &Curves::new(vec![curve("SIP1", 100.0, 1.0, 1_000.0)]).unwrap(),
+        &Question { slo: Nanos(99_000), ..question },
+    );
+    assert_eq!((tight.kept_to, tight.frugal, tight.rows[9].best.to_string().as_str()), (None, None, "SIP1"));
+}
+
+#[test]
+fn of_two_that_may_be_the_best_the_one_that_bears_more_is_advised() {
+    let advised = |spread: f64| {
+        let knot = |load: f64, us: f64| Knot {
+            load,
+            p50_us: us / 2.0,
+            p99_us: us,
+            p999_us: us,
+            cpu: 1.0,
+            samples: 500,
+            spread,
+        };
+        let steep = vec![knot(10.0, 100.0), knot(900.0, 100.0), knot(1_000.0, 400.0)];
+        let level = vec![knot(10.0, 110.0), knot(2_000.0, 110.0)];
+        let curves = vec![
+            Curve { setup: "SIP1".parse().unwrap(), knots: steep, sustains: 1_000.0 },
+            Curve { setup: "SDB1-4".parse().unwrap(), knots: level, sustains: 2_000.0 },
+        ];
+        let question =
+            Question { slo: Nanos::from_millis(1), tail: Tail::P99, lowest: Rate(840.0), highest: Rate(860.0) };
+        let advice = advise(&Curves::new(curves).unwrap(), &question);
+        (advice.steps[0].1.to_string(), advice.rows[0].best.to_string(), advice.rows[0].confidence)
+    };
+    assert_eq!(advised(0.01), ("SIP1".into(), "SIP1".into(), Confidence::Sure));
+    assert_eq!(advised(0.3), ("SDB1-4".into(), "SDB1-4".into(), Confidence::Unsure));
+}
+
+/// A simulated tier with gRPC's costs and the paper's leaves.
+fn tier() -> leeward_sim::SimConfig {
+    use leeward_sim::config::{SimConfig, Workload};
+    use leeward_sim::service::Service;
+    use leeward_sim::threads::model::{Ask, Gather, Leaves, Sharing, Tails, Tier};
+    let us = Nanos::from_micros;
+    let leaf = Service::parse("lognormal:320us:0.1").unwrap();
+    let leaves = Leaves {
+        count: 4,
+        ask: Ask::All,
+        service: leaf,
+        servers: 5,
+        per_call: Nanos::ZERO,
+        host_call: Nanos::ZERO,
+        rtt: us(20),
+        tails: Tails::default(),
+    };
+    let tier = Tier {
+        cpus: 36,
+        costs: leeward_sim::threads::presets::preset("grpc").unwrap(),
+        resume: us(6),
+        leaves,
+        gather: Gather::Own,
+        front: Sharing::Shared,
+        links: Sharing::Shared,
+        threading: "SIP1".parse().unwrap(),
+        policy: None,
+    };
+    let testbed = SimConfig::testbed(Service::Constant(us(24)), 1.0);
+    let workload = Workload { clients: 1, ..testbed.workload.clone() };
+    SimConfig { tier: Some(Box::new(tier)), workload, ..testbed }
+}
+
+#[test]
+fn a_simulated_tier_is_trained_the_same_on_any_number_of_threads() {
+    let bench = leeward_lab::training::SimulatedTier::new(tier());
+    let plan = Plan {
+        loads: Some((Rate(200.0), Rate(4_000.0))),
+        least: 100,
+        most: 200,
+        ..plan(&["SIP1", "SDB1-16", "AIP1-0-1"])
+    };
+    let run = || train(&bench, &plan, &|_| (), &|| false, &AtomicBool::new(false)).unwrap();
+    let one = rayon::ThreadPoolBuilder::new().num_threads(1).build().unwrap().install(run);
+    assert_eq!(one, run());
+    let sustains = |setup: &str| one.curves.of(setup.parse().unwrap()).unwrap().sustains;
+    // One in-line thread is held for the whole request, an async one is not.
+    assert!(sustains("SIP1") < sustains("AIP1-0-1"), "{:?}", one.curves);
+    let cores = Plan { setups: vec![Threading::Cores(2)], ..plan };
+    let error = train(&bench, &cores, &|_| (), &|| false, &AtomicBool::new(false)).unwrap_err();
+    assert!(error.to_string().contains("CORE2` is measured, not simulated"), "{error}");
+}
+
+#[test]
+fn there_is_a_choice_at_the_highest_load() {
+    let loads = (Rate(100.0), Rate(800.0));
+    let plan = Plan { loads: Some(to_train(loads)), ..plan(&["SDB1-4", "SIP1", "SIB1"]) };
+    let curves = trained(&Formula::default(), &plan).curves;
+    let (slo, tail) = (Nanos::from_millis(1), Tail::P99);
+    let advice = advise(&curves, &Question { slo, tail, lowest: loads.0, highest: loads.1 });
+    let last = advice.rows.last().unwrap();
+    assert_eq!((last.load, last.best.to_string()), (loads.1, "SIP1".into()));
+    assert!(last.second.is_some(), "{last:?}");
+}
+
+#[test]
+fn late_clients_are_told_of() {
+    let bench = Formula { is_late: true, ..Formula::default() };
+    let plan = Plan { loads: Some((Rate(100.0), Rate(400.0))), ..plan(&["SIP1"]) };
+    let error = train(&bench, &plan, &|_| (), &|| false, &AtomicBool::new(false)).unwrap_err().to_string();
+    let measured = bench.asked.lock().unwrap().len();
+    assert!(error.contains(&format!("in {measured} of {measured} measurements the clients were late")), "{error}");
+}
+
+#[test]
+fn services_with_leaves_are_measured_as_they_are_served() {
+    let wanted = Wanted {
+        data: Some("synthetic:2000:20:1".into()),
+        leaves: 2,
+        cpus: 1,
+        arrivals: Arrivals::Poisson,
+        slo: Nanos::from_millis(50),
+        seed: 1,
+    };
+    let stop = AtomicBool::new(false);
+    let tier = ServedTier::start("set-algebra", &wanted, &|_| ()).unwrap();
+    assert_eq!((tier.name(), tier.data()), ("sets", "synthetic:2000:20:1"));
+    // How many a busy machine answers in time is nobody's promise; that none is answered in part is: a failed request is an error.
+    for setup in ["SIB1", "SDB1-2", "ADB1-1-1"] {
+        let sample = tier.measure(setup.parse().unwrap(), Rate(200.0), 60, 0, &stop).unwrap();
+        assert!(sample.issued > 20 && sample.completed <= sample.issued, "{setup}: {sample:?}");
+    }
+    let knot = |load| Knot { load, p50_us: 1.0, p99_us: 2.0, p999_us: 3.0, cpu: 1.0, samples: 500, spread: 0.1 };
+    let curve =
+        |setup: &str| Curve { setup: setup.parse().unwrap(), knots: vec![knot(10.0), knot(900.0)], sustains: 900.0 };
+    let curves = Arc::new(Curves::new(vec![curve("SIB1"), curve("ADB1-1-1")]).unwrap());
+    assert!(tier.measure_policy(&curves, Rate(200.0), 60, 0, &stop).unwrap().issued > 20);
+    let refused = tier.measure("CORE1".parse().unwrap(), Rate(200.0), 60, 0, &stop).unwrap_err();
+    assert!(refused.is_input() && refused.to_string().starts_with("CORE1 can't be changed to"), "{refused}");
+    assert!(!ServedTier::is_known("echo") && ServedTier::is_known("hdsearch"));
+    let nothing = Wanted { data: Some("synthetic:0:0:0".into()), ..wanted };
+    assert!(ServedTier::start("hdsearch", &nothing, &|_| ()).err().is_some_and(|error| error.is_input()));
+}

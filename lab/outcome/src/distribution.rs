@@ -1,0 +1,157 @@
+//! Distributions of spans: a histogram while they are recorded, percentiles when they are told.
+
+use hdrhistogram::Histogram;
+use leeward_core::units::Nanos;
+use serde::{Serialize, Serializer};
+
+/// The longest span that is told apart, an hour: it stands for all that is longer.
+const LONGEST_NS: u64 = 3_600_000_000_000;
+
+/// A distribution of spans: a histogram of three digits and an exact mean.
+#[derive(Clone, Debug)]
+pub struct Distribution {
+    histogram: Histogram<u64>,
+    sum: u128,
+}
+
+impl Distribution {
+    /// A distribution of nothing.
+    #[expect(clippy::new_without_default, reason = "allocates a histogram: nothing to make by the way")]
+    pub fn new() -> Self {
+        let histogram = Histogram::new_with_bounds(1, LONGEST_NS, 3).expect("constant bounds are valid");
+        Distribution { histogram, sum: 0 }
+    }
+
+    /// Adds a sample.
+    pub fn record(&mut self, span: Nanos) {
+        self.histogram.saturating_record(span.0);
+        self.sum += u128::from(span.0);
+    }
+
+    /// Adds all samples of another.
+    pub fn add(&mut self, other: &Distribution) {
+        self.histogram.add(&other.histogram).expect("all have the same bounds");
+        self.sum += other.sum;
+    }
+
+    /// Takes the percentiles of what was recorded; starts anew.
+    pub fn take(&mut self) -> Percentiles {
+        let percentiles = self.percentiles();
+        self.histogram.reset();
+        self.sum = 0;
+        percentiles
+    }
+
+    /// The percentiles of what has been recorded; all zero without any.
+    pub fn percentiles(&self) -> Percentiles {
+        let count = self.histogram.len();
+        if count == 0 {
+            return Percentiles::default();
+        }
+        let at = |quantile| Nanos(self.histogram.value_at_quantile(quantile));
+        Percentiles {
+            count,
+            mean_ns: self.sum as f64 / count as f64,
+            p50: at(0.5),
+            p90: at(0.9),
+            p99: at(0.99),
+            p999: at(0.999),
+            max: Nanos(self.histogram.max()),
+        }
+    }
+
+    /// Every bucket with samples: a span in it, ns, and how many there are. With [`Distribution::sum_ns`] it is all of it.
+    pub fn buckets(&self) -> impl Iterator<Item = (u64, u64)> {
+        self.histogram.iter_recorded().map(|bucket| (bucket.value_iterated_to(), bucket.count_at_value()))
+    }
+
+    /// Sum of all samples, ns.
+    pub fn sum_ns(&self) -> u128 {
+        self.sum
+    }
+
+    /// The distribution that has these buckets and this sum.
+    pub fn of_buckets(buckets: impl IntoIterator<Item = (u64, u64)>, sum_ns: u128) -> Self {
+        let mut distribution = Distribution::new();
+        buckets.into_iter().for_each(|(value, count)| distribution.histogram.saturating_record_n(value, count));
+        Distribution { sum: sum_ns, ..distribution }
+    }
+
+    /// All of it, in nanoseconds.
+    pub fn histogram(&self) -> &Histogram<u64> {
+        &self.histogram
+    }
+}
+
+/// A distribution's percentiles, with the histogram's resolution of three digits; all zero without samples.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+pub struct Percentiles {
+    /// Samples.
+    pub count: u64,
+    /// Mean, ns; exact, not the histogram's.
+    pub mean_ns: f64,
+    /// Median.
+    #[serde(rename = "p50_ns", serialize_with = "nanos")]
+    pub p50: Nanos,
+    /// 90th percentile.
+    #[serde(rename = "p90_ns", serialize_with = "nanos")]
+    pub p90: Nanos,
+    /// 99th percentile.
+    #[serde(rename = "p99_ns", serialize_with = "nanos")]
+    pub p99: Nanos,
+    /// 99.9th percentile.
+    #[serde(rename = "p999_ns", serialize_with = "nanos")]
+    pub p999: Nanos,
+    /// Largest.
+    #[serde(rename = "max_ns", serialize_with = "nanos")]
+    pub max: Nanos,
+}
+
+/// A span as its number of nanoseconds.
+fn nanos<S: Serializer>(span: &Nanos, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_u64(span.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn percentiles_have_three_digits_and_the_mean_is_exact() {
+        let mut distribution = Distribution::new();
+        (1..=1_000).for_each(|us| distribution.record(Nanos::from_micros(us)));
+        let told = distribution.percentiles();
+        let near = |span: Nanos, us: u64| span.0.abs_diff(us * 1_000) <= us;
+        assert!(near(told.p50, 500) && near(told.p90, 900) && near(told.p99, 990) && near(told.max, 1_000), "{told:?}");
+        assert_eq!((told.count, told.mean_ns), (1_000, 500_500.0));
+        assert_eq!(distribution.take(), told);
+        assert_eq!(distribution.percentiles(), Percentiles::default());
+    }
+
+    #[test]
+    fn two_distributions_add_up_and_the_longest_span_is_an_hour() {
+        let (mut one, mut other) = (Distribution::new(), Distribution::new());
+        one.record(Nanos(10));
+        other.record(Nanos(30));
+        one.add(&other);
+        assert_eq!((one.percentiles().count, one.percentiles().mean_ns), (2, 20.0));
+        one.record(Nanos(u64::MAX));
+        assert!(one.percentiles().max.0 >= LONGEST_NS);
+    }
+
+    #[test]
+    fn a_distribution_is_made_again_of_its_buckets() {
+        let mut one = Distribution::new();
+        (0..5_000u64).for_each(|step| one.record(Nanos(step * step * 7 + 1)));
+        let again = Distribution::of_buckets(one.buckets(), one.sum_ns());
+        assert_eq!(again.histogram(), one.histogram());
+        assert_eq!(again.percentiles(), one.percentiles());
+    }
+
+    #[test]
+    fn spans_are_written_as_nanoseconds() {
+        let told = Percentiles { count: 1, mean_ns: 2.0, p99: Nanos(7), ..Percentiles::default() };
+        let text = serde_json::to_string(&told).unwrap();
+        assert_eq!(text, r#"{"count":1,"mean_ns":2.0,"p50_ns":0,"p90_ns":0,"p99_ns":7,"p999_ns":0,"max_ns":0}"#);
+    }
+}

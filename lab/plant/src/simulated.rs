@@ -1,0 +1,86 @@
+//! The simulated plant: a run is a pure function of what is asked for. What it simulates is `leeward-sim`'s.
+
+use crate::plant::{BudgetRule, Plant, PlantError, PlantRun};
+use crate::run::Snapshot;
+use leeward_outcome::RunOutcome;
+use leeward_sim::{SimError, simulate_until};
+use std::sync::atomic::AtomicBool;
+
+/// The discrete-event simulator. A run is over before anybody could watch it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Simulated;
+
+impl Plant for Simulated {
+    fn run(
+        &self,
+        run: &PlantRun<'_>,
+        stop: &AtomicBool,
+        _watch: &mut dyn FnMut(&Snapshot),
+    ) -> Result<RunOutcome, PlantError> {
+        // Where requests take no locks, nothing asks for their budget.
+        if run.budget == BudgetRule::OfObjective && !run.config.application.is_plain() {
+            return Err(
+                SimError::Config("a budget that follows from a measured service has to be measured".into()).into()
+            );
+        }
+        let params = run.checked_params().map_err(SimError::Params)?;
+        Ok(simulate_until(run.config, run.algorithm, &params, stop)?)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use leeward_core::params::Raw;
+    use leeward_core::units::Nanos;
+    use leeward_sim::SimConfig;
+    use leeward_sim::config::Application;
+    use leeward_workload::Service;
+
+    fn run(application: Application, params: &[(String, Raw)], budget: BudgetRule) -> Result<RunOutcome, PlantError> {
+        let registry = leeward_controllers::builtin();
+        let config = SimConfig {
+            application,
+            warmup: Nanos::from_millis(2),
+            duration: Nanos::from_millis(4),
+            ..SimConfig::testbed(Service::Exponential(Nanos::from_micros(10)), 0.5)
+        };
+        let run = PlantRun { algorithm: registry.find("breakwater").unwrap(), params, config: &config, budget };
+        Simulated.run(&run, &AtomicBool::new(false), &mut |_| {})
+    }
+
+    #[test]
+    fn a_run_is_what_the_simulator_says() {
+        let outcome = run(Application::default(), &[], BudgetRule::Given).unwrap();
+        assert!(outcome.totals.balance() && outcome.counts.completed > 0, "{:?}", outcome.totals);
+        assert!(outcome.waiting.is_some() && outcome.events.is_some() && outcome.locks.is_empty());
+    }
+
+    #[test]
+    fn a_run_that_is_to_stop_ends() {
+        let registry = leeward_controllers::builtin();
+        // Minutes, if nobody stopped it.
+        let config = SimConfig {
+            duration: Nanos::from_millis(1_000_000),
+            ..SimConfig::testbed(Service::Exponential(Nanos::from_micros(10)), 0.5)
+        };
+        let run = PlantRun {
+            algorithm: registry.find("breakwater").unwrap(),
+            params: &[],
+            config: &config,
+            budget: BudgetRule::Given,
+        };
+        let stopped = Simulated.run(&run, &AtomicBool::new(true), &mut |_| {});
+        assert!(matches!(stopped, Err(PlantError::Simulated(SimError::Stopped))), "{stopped:?}");
+    }
+
+    #[test]
+    fn what_can_not_be_simulated_is_refused() {
+        let derived = |application| run(application, &[], BudgetRule::OfObjective);
+        assert!(matches!(derived(Application::one_lock(1.0, 0.5)), Err(PlantError::Simulated(SimError::Config(_)))));
+        assert!(derived(Application::default()).is_ok());
+        let wrong = [("no such parameter".to_string(), Raw::Integer(1))];
+        let refused = run(Application::default(), &wrong, BudgetRule::Given);
+        assert!(matches!(refused, Err(PlantError::Simulated(SimError::Params(_)))));
+    }
+}

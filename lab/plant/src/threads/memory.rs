@@ -1,0 +1,177 @@
+//! Costs of what a thread does by itself: a look at sockets, the queue, the ring, a decision; and of memory that another CPU or thread has used.
+
+use super::{median, pin};
+use crate::error::RealError;
+use leeward_core::units::{Nanos, Time};
+use leeward_runtime::Clock;
+use leeward_runtime::queues::RunQueues;
+use leeward_threading::curves::{Curve, Curves, Knot};
+use leeward_threading::{ArrivalRing, ThreadEnvironment, ThreadSignals, registry};
+use rustix::event::epoll;
+use std::hint::black_box;
+use std::os::unix::net::UnixStream;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread;
+
+/// Rounds of each measurement, whose median is taken.
+const ROUNDS: usize = 31;
+/// Repetitions within a round.
+const TIMES: u64 = 1_000;
+/// Sockets that a look is measured with.
+const SOCKETS: [usize; 3] = [1, 64, 1_000];
+/// Bytes that a request uses, and that another thread writes meanwhile.
+const USED: usize = 16 * 1024;
+const OTHERS: usize = 256 * 1024;
+const LINE: usize = 64;
+
+/// Costs of memory and of bookkeeping.
+#[derive(Debug)]
+pub(super) struct Memory {
+    pub(super) push_pop: Nanos,
+    pub(super) line: Nanos,
+    pub(super) cold: Nanos,
+    pub(super) record: Nanos,
+    pub(super) decide: Nanos,
+}
+
+/// Time of one repetition, in the median round.
+fn each(clock: &Clock, mut work: impl FnMut()) -> Nanos {
+    let round = |_| {
+        let began = clock.now();
+        (0..TIMES).for_each(|_| work());
+        clock.now().since(began).0 / TIMES
+    };
+    median((0..ROUNDS).map(round).collect())
+}
+
+/// Time of a look at 1, 64 and 1,000 idle sockets.
+pub(super) fn poll_turn(clock: &Clock, cpu: usize) -> Result<[Nanos; 3], RealError> {
+    let failed = |error: rustix::io::Errno| RealError::Cpus(error.into());
+    let measure = |sockets: usize| {
+        let poll = epoll::create(epoll::CreateFlags::CLOEXEC).map_err(failed)?;
+        // As many as the system gives.
+        let pairs: Vec<_> = (0..sockets).map_while(|_| UnixStream::pair().ok()).collect();
+        for (near, _) in &pairs {
+            let data = epoll::EventData::new_u64(0);
+            epoll::add(&poll, near, data, epoll::EventFlags::IN | epoll::EventFlags::ET).map_err(failed)?;
+        }
+        let mut events = Vec::with_capacity(16);
+        let now = rustix::time::Timespec { tv_sec: 0, tv_nsec: 0 };
+        Ok::<_, RealError>(each(clock, || {
+            events.clear();
+            _ = epoll::wait(&poll, rustix::buffer::spare_capacity(&mut events), Some(&now));
+        }))
+    };
+    thread::scope(|scope| {
+        let all = scope.spawn(|| {
+            pin(cpu);
+            let [one, some, many] = SOCKETS.map(measure);
+            Ok([one?, some?, many?])
+        });
+        all.join().unwrap_or(Err(RealError::Silent))
+    })
+}
+
+/// Measures on the first CPU, with the second one's help.
+pub(super) fn memory(clock: &Clock, cpus: (usize, usize)) -> Memory {
+    thread::scope(|scope| {
+        let all = scope.spawn(|| {
+            pin(cpus.0);
+            let queue = RunQueues::new(1);
+            let both = each(clock, || {
+                queue.push(0, Time(1), 1u64);
+                black_box(queue.pop(0));
+            });
+            let ring = ArrivalRing::new();
+            let record = each(clock, || _ = black_box(ring.record(clock.now())));
+            // Reading the clock is no part of it.
+            let reading = each(clock, || _ = black_box(clock.now()));
+            let record = record.saturating_sub(reading);
+            Memory { push_pop: both / 2, line: line(clock, cpus), cold: cold(clock), record, decide: decide(clock) }
+        });
+        all.join().unwrap_or(Memory {
+            push_pop: Nanos::ZERO,
+            line: Nanos::ZERO,
+            cold: Nanos::ZERO,
+            record: Nanos::ZERO,
+            decide: Nanos::ZERO,
+        })
+    })
+}
+
+/// Says that there will be no more turns.
+const OVER: u64 = u64::MAX;
+
+/// Half of the way of a cache line to the other CPU and back. Called on the first CPU.
+fn line(clock: &Clock, cpus: (usize, usize)) -> Nanos {
+    if cpus.0 == cpus.1 {
+        return Nanos::ZERO;
+    }
+    let word = AtomicU64::new(0);
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            pin(cpus.1);
+            loop {
+                match word.load(Ordering::Acquire) {
+                    OVER => return,
+                    seen if seen % 2 == 1 => word.store(seen + 1, Ordering::Release),
+                    _ => std::hint::spin_loop(),
+                }
+            }
+        });
+        let mut next = 0;
+        let there_and_back = each(clock, || {
+            word.store(next + 1, Ordering::Release);
+            while word.load(Ordering::Acquire) != next + 2 {
+                std::hint::spin_loop();
+            }
+            next += 2;
+        });
+        word.store(OVER, Ordering::Release);
+        there_and_back / 2
+    })
+}
+
+/// How much longer a walk over a request's memory takes after another thread's writes.
+fn cold(clock: &Clock) -> Nanos {
+    let (mut own, mut others) = (vec![1u8; USED], vec![1u8; OTHERS]);
+    let mut walk = |dirty: bool| {
+        if dirty {
+            others.iter_mut().step_by(LINE).for_each(|byte| *byte = byte.wrapping_add(1));
+            black_box(&mut others);
+        }
+        let began = clock.now();
+        let sum: u64 = own.iter_mut().step_by(LINE).map(|byte| u64::from(*byte)).sum();
+        black_box((sum, &mut own));
+        clock.now().since(began).0
+    };
+    // The first walk after a dirty one is no warm one.
+    let warm: Vec<u64> = (0..10 * ROUNDS).map(|_| walk(false)).skip(ROUNDS).collect();
+    let dirty: Vec<u64> = (0..10 * ROUNDS).map(|_| walk(true)).collect();
+    median(dirty).saturating_sub(median(warm))
+}
+
+/// A decision of µTune's policy between two setups.
+fn decide(clock: &Clock) -> Nanos {
+    let knot = |load| Knot { load, p50_us: 50.0, p99_us: 90.0, p999_us: 99.0, cpu: 1.0, samples: 2_000, spread: 0.0 };
+    let curve = |text: &str, sustains: f64| {
+        let setup = text.parse().ok()?;
+        Some(Curve { setup, knots: vec![knot(1.0), knot(sustains)], sustains })
+    };
+    let curves = [("SIP1", 1_000.0), ("SDB1-16", 9_000.0)].into_iter().filter_map(|(text, most)| curve(text, most));
+    let built = Curves::new(curves.collect()).ok().and_then(|curves| {
+        let spec = registry::find("utune").ok()?;
+        let first = curves.all().first()?.setup;
+        let environment = ThreadEnvironment::new(Some(Arc::new(curves)), first, 2);
+        spec.build(&spec.params(&[]).ok()?, &environment).ok()
+    });
+    let Some(mut policy) = built else { return Nanos::ZERO };
+    let ring = ArrivalRing::new();
+    (1..=16u64).for_each(|step| _ = ring.record(Time(step * 2_000_000)));
+    let mut signals = ThreadSignals::idle(Time(40_000_000), policy.initial());
+    each(clock, || {
+        signals.arrivals = ring.window(policy.window());
+        black_box(policy.decide(&signals));
+    })
+}

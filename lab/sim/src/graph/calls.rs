@@ -1,0 +1,240 @@
+//! How a request asks other servers: reservations before its work, calls, their ends, and retries.
+
+use super::jobs::JobId;
+use super::model::{Begin, ServiceModel};
+use super::run::Run;
+use super::server::Group;
+use leeward_core::client::LocalReason;
+use leeward_core::server::Outcome;
+
+/// Servers of a group that are tried for a reservation.
+const TRIED: u32 = 16;
+/// Requests at the head of those that wait that are tried when credits have come.
+const LOOKED_AT: usize = 16;
+/// Attempts of a call at most, as in gRPC's retry policies.
+const MOST_ATTEMPTS: u8 = 3;
+
+impl Run<'_> {
+    /// Draws the calls that a request will make.
+    pub(super) fn draw_calls(&mut self, server: usize, id: JobId) {
+        let mut asks = 0;
+        for (place, group) in self.servers[server].groups.iter_mut().enumerate() {
+            let call = &self.graph.calls[group.call];
+            let made = call.probability >= 1.0 || self.path_rng.unit() < call.probability;
+            asks |= u64::from(made) << place;
+            group.note(if made { call.times } else { 0 });
+        }
+        self.jobs[id].asks = asks;
+    }
+
+    /// Calls of a request in a stage.
+    pub(super) fn calls_of_stage(&self, server: usize, id: JobId, stage: u16) -> u32 {
+        let asks = self.jobs[id].asks;
+        let groups = self.servers[server].groups.iter().enumerate();
+        let made = groups.filter(|(place, group)| asks >> place & 1 == 1 && group.stage == stage);
+        made.map(|(_, group)| u32::from(self.graph.calls[group.call].times)).sum()
+    }
+
+    /// The first stage after `stage` in which a request makes calls.
+    pub(super) fn next_stage(&self, server: usize, id: JobId, stage: u16) -> Option<u16> {
+        let last = self.servers[server].groups.last()?.stage;
+        (stage + 1..=last).find(|later| self.calls_of_stage(server, id, *later) > 0)
+    }
+
+    /// Reserves a credit for every call of a request, or none: `false`.
+    pub(super) fn reserve(&mut self, server: usize, id: JobId) -> bool {
+        let asks = self.jobs[id].asks;
+        for place in 0..self.servers[server].groups.len() {
+            if asks >> place & 1 == 0 {
+                continue;
+            }
+            for _ in 0..self.graph.calls[self.servers[server].groups[place].call].times {
+                match self.reserve_one(server, place) {
+                    Some(link) => self.jobs.reserved(id).push(link),
+                    None => {
+                        self.release_all(id);
+                        return false;
+                    }
+                }
+            }
+        }
+        true
+    }
+
+    fn reserve_one(&mut self, server: usize, place: usize) -> Option<u32> {
+        let links = self.servers[server].groups[place].links.clone();
+        let count = links.end - links.start;
+        let best = self.choose(server, place);
+        let now = self.now;
+        let tried = (0..count.min(TRIED)).map(|step| links.start + (best - links.start + step) % count);
+        let mut tried = tried;
+        tried.find(|link| self.links[*link as usize].client.reserve(now))
+    }
+
+    /// Server of a group: of two random ones that with fewer calls out.
+    fn choose(&mut self, server: usize, place: usize) -> u32 {
+        let links = self.servers[server].groups[place].links.clone();
+        let count = u64::from(links.end - links.start);
+        if count == 1 {
+            return links.start;
+        }
+        let bits = self.server_rng.bits();
+        let [one, other] = [bits >> 32, bits & 0xffff_ffff].map(|half| links.start + ((half * count) >> 32) as u32);
+        let out = |link: u32| self.links[link as usize].client.outstanding();
+        if out(other) < out(one) { other } else { one }
+    }
+
+    /// Gives back what a request has reserved and not used.
+    pub(super) fn release_all(&mut self, id: JobId) {
+        let mut reserved = std::mem::take(self.jobs.reserved(id));
+        for link in reserved.drain(..) {
+            self.links[link as usize].client.release();
+        }
+        *self.jobs.reserved(id) = reserved;
+    }
+
+    /// Makes the calls of a stage.
+    pub(super) fn ask(&mut self, server: usize, id: JobId, stage: u16) {
+        let job = self.jobs[id];
+        self.jobs[id].stage = stage;
+        self.jobs[id].open = self.calls_of_stage(server, id, stage) as u16;
+        let reserves = self.graph.passing.begin == Begin::Reserved;
+        for place in 0..self.servers[server].groups.len() {
+            let group = &self.servers[server].groups[place];
+            if job.asks >> place & 1 == 0 || group.stage != stage {
+                continue;
+            }
+            let call = &self.graph.calls[group.call];
+            for _ in 0..call.times {
+                let service = self.graph.services[call.to].service.draw(&mut self.service_rng);
+                let link = match self.reserved_link(id, reserves) {
+                    Some(link) => link,
+                    None => self.choose(server, place),
+                };
+                let child = self.job(id, link, service, job.priority, (job.issued, job.deadline));
+                if reserves {
+                    self.submit_reserved(server, place, link, child);
+                } else {
+                    self.submit(link, child);
+                }
+            }
+        }
+    }
+
+    fn reserved_link(&mut self, id: JobId, reserves: bool) -> Option<u32> {
+        let reserved = self.jobs.reserved(id);
+        (reserves && !reserved.is_empty()).then(|| reserved.remove(0))
+    }
+
+    fn submit_reserved(&mut self, server: usize, place: usize, link: u32, child: JobId) {
+        let links = &self.servers[server].groups[place].links;
+        let share = self.servers[server].waiting.len().div_ceil((links.end - links.start) as usize) as u32;
+        let priority = self.jobs[child].priority;
+        self.with_client(link, |client, now, out| {
+            client.set_waiting_elsewhere(share, out);
+            client.submit_reserved(now, child, priority, out);
+        });
+    }
+
+    /// A request waits for credits from now on.
+    pub(super) fn park(&mut self, server: usize, id: JobId) {
+        if self.servers[server].waiting.len() >= ServiceModel::MOST_WAITING {
+            self.answer(server, id, Outcome::Dropped);
+            return;
+        }
+        self.servers[server].waiting.push_back(id);
+        self.serve_waiting(server);
+    }
+
+    /// Credits may have come on a link: requests that waited for them go on.
+    pub(super) fn credits_came(&mut self, link: u32) {
+        if let Some(server) = self.links[link as usize].from {
+            self.serve_waiting(server as usize);
+        }
+    }
+
+    /// Ends those that have waited too long, and lets those go on that get all their credits.
+    pub(super) fn serve_waiting(&mut self, server: usize) {
+        let mut place = 0;
+        while let (true, Some(id)) = (place < LOOKED_AT, self.servers[server].waiting.get(place).copied()) {
+            if self.now >= self.jobs[id].patience {
+                self.servers[server].waiting.remove(place);
+                let send = self.graph.services[self.servers[server].service as usize].send;
+                self.servers[server].owed += send;
+                self.answer(server, id, Outcome::Dropped);
+            } else if self.reserve(server, id) {
+                self.servers[server].waiting.remove(place);
+                self.servers[server].ready.push_back((self.now, id));
+            } else {
+                place += 1;
+            }
+        }
+        self.give_cores(server);
+    }
+
+    /// A call has ended, at a server or (`local`) before it left.
+    pub(super) fn call_ended(&mut self, id: JobId, outcome: Outcome, local: Option<LocalReason>) {
+        let job = self.jobs[id];
+        if outcome == Outcome::Dropped && self.may_retry(id) {
+            let record = &mut self.jobs[id];
+            record.attempts += 1;
+            (record.begun, record.failed, record.stage, record.open) = (false, false, 0, 0);
+            let link = self.retry_link(id);
+            self.jobs[id].link = link;
+            self.submit(link, id);
+            return;
+        }
+        let job_ended = self.jobs.remove(id);
+        if job.parent == JobId::NONE {
+            if outcome == Outcome::Completed {
+                self.client_retries.earn(self.graph.passing.retries);
+            }
+            self.client_ended(&job_ended, outcome, local);
+            return;
+        }
+        if outcome == Outcome::Completed {
+            let share = self.graph.passing.retries;
+            if let Some(group) = self.group_of(job.link) {
+                group.retries.earn(share);
+            }
+        }
+        let parent = &mut self.jobs[job.parent];
+        parent.spent.add(job.spent);
+        parent.failed |= outcome == Outcome::Dropped;
+        parent.replies += u16::from(local.is_none());
+        parent.open -= 1;
+        if parent.open == 0 {
+            let server = self.links[parent.link as usize].to as usize;
+            self.servers[server].ready.push_back((self.now, job.parent));
+            self.give_cores(server);
+        }
+    }
+
+    fn group_of(&mut self, link: u32) -> Option<&mut Group> {
+        let link = &self.links[link as usize];
+        self.servers[link.from? as usize].groups.get_mut(usize::from(link.group))
+    }
+
+    /// Whether a call that was dropped is made once more. Retries are paid from a budget, so that they add no more than its
+    /// share to the load; a caller whose own request has run out of time makes none.
+    fn may_retry(&mut self, id: JobId) -> bool {
+        let (job, share) = (self.jobs[id], self.graph.passing.retries);
+        if share == 0.0 || job.attempts >= MOST_ATTEMPTS || self.now >= job.deadline {
+            return false;
+        }
+        if job.parent == JobId::NONE {
+            return self.client_retries.spend();
+        }
+        self.group_of(job.link).is_some_and(|group| group.retries.spend())
+    }
+
+    /// Link of the next attempt: another server of the same service, if there is one.
+    fn retry_link(&mut self, id: JobId) -> u32 {
+        let link = self.jobs[id].link;
+        match self.group_of(link).map(|group| group.links.clone()) {
+            Some(links) if link + 1 < links.end => link + 1,
+            Some(links) => links.start,
+            None => link,
+        }
+    }
+}

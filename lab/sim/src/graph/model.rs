@@ -1,0 +1,223 @@
+//! Description of a graph: services, their calls, and how tiers pass requests on. Plain data, and the check of it; arithmetic
+//! on it is in [`super::shape`].
+
+use super::shape::order;
+use leeward_core::units::Nanos;
+use leeward_workload::service::Service;
+
+/// Services that ask each other. The first is asked by the clients.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Graph {
+    /// Services.
+    pub services: Vec<ServiceModel>,
+    /// Calls among them.
+    pub calls: Vec<CallModel>,
+    /// How tiers pass requests on.
+    pub passing: Passing,
+}
+
+/// A service: a number of equal servers.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ServiceModel {
+    /// Its name.
+    pub name: String,
+    /// Servers that run it. A caller spreads its calls over them by the number that is unanswered.
+    pub servers: u32,
+    /// Cores of each.
+    pub cores: u32,
+    /// CPU time of a request before its calls.
+    pub service: Service,
+    /// CPU time of a request after its last reply.
+    pub resume: Nanos,
+    /// CPU time of receiving a message.
+    pub receive: Nanos,
+    /// CPU time of sending a message.
+    pub send: Nanos,
+    /// Network round trip to it.
+    pub rtt: Nanos,
+}
+
+impl ServiceModel {
+    /// Requests that may wait at one server for a core; one more is dropped as it comes.
+    pub const MOST_QUEUED: usize = 65_536;
+    /// Requests that may wait at one server for credits behind it.
+    pub const MOST_WAITING: usize = 4_096;
+}
+
+/// Calls of one service to another.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct CallModel {
+    /// Caller, as an index of [`Graph::services`].
+    pub from: usize,
+    /// Callee.
+    pub to: usize,
+    /// Calls of a request that makes any.
+    pub times: u16,
+    /// Share of requests that make any, 0..=1.
+    pub probability: f64,
+    /// When.
+    pub when: When,
+}
+
+/// When a request makes calls.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum When {
+    /// Together with the caller's calls before these.
+    #[default]
+    Together,
+    /// When the replies to all of those have come.
+    Then,
+}
+
+/// How tiers pass requests on, besides what their controller says.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Passing {
+    /// When a request begins to be worked on.
+    pub begin: Begin,
+    /// Where the controller runs.
+    pub control: Control,
+    /// Whether controllers are told what the servers behind let through ([`leeward_core::server::Downstream`]).
+    pub downstream: Told,
+    /// Whether servers end a request whose time has run out (gRPC's deadlines).
+    pub deadlines: Deadlines,
+    /// Calls that may be tried once more, per call that was answered (gRPC's retry throttling, the SRE book's retry budget); 0
+    /// for none.
+    pub retries: f64,
+}
+
+/// When a request begins to be worked on.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Begin {
+    /// When it is admitted: a call for which there is no permission waits, and expires, after work was done for it.
+    #[default]
+    Admitted,
+    /// When a credit is reserved at every server that it will ask. Until then it waits, as long as its budget lasts.
+    Reserved,
+}
+
+/// Where the controller runs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Control {
+    /// At every service, each told its own part of the objective.
+    #[default]
+    Everywhere,
+    /// At the first service, told the whole objective; the others have none.
+    Entry,
+}
+
+/// Whether controllers are told of the servers behind.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Told {
+    /// Controllers are not.
+    #[default]
+    Nothing,
+    /// Controllers are told, before each tick.
+    Downstream,
+}
+
+/// Whether servers end a request whose time has run out.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Deadlines {
+    /// No server looks.
+    #[default]
+    Ignored,
+    /// A request past its objective is not begun, nor gone on with.
+    Kept,
+}
+
+/// Part of a graph that a fault is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Part {
+    /// The graph as a whole.
+    Whole,
+    /// This service.
+    Service(usize),
+    /// This call.
+    Call(usize),
+}
+
+impl Graph {
+    /// Services at most.
+    pub const MOST_SERVICES: usize = 1_000;
+    /// Servers at most.
+    pub const MOST_SERVERS: u64 = 10_000;
+    /// Calls of a request at one service at most.
+    pub const MOST_CALLS: u32 = 256;
+
+    /// The first thing that is impossible: where, and in words.
+    ///
+    /// # Errors
+    /// That thing.
+    pub fn check(&self) -> Result<(), (Part, String)> {
+        if self.services.is_empty() || self.services.len() > Graph::MOST_SERVICES {
+            return Err((Part::Whole, format!("a graph has 1 to {} services", Graph::MOST_SERVICES)));
+        }
+        self.services.iter().enumerate().try_for_each(|(index, service)| {
+            let fault = |problem: String| (Part::Service(index), problem);
+            service.check().map_err(fault)?;
+            match self.services[..index].iter().any(|known| known.name == service.name) {
+                true => Err(fault(format!("two services are called `{}`; accepted: a name of its own", service.name))),
+                false => Ok(()),
+            }
+        })?;
+        self.calls.iter().enumerate().try_for_each(|(index, call)| self.check_call(index, call))?;
+        let servers: u64 = self.services.iter().map(|service| u64::from(service.servers)).sum();
+        let links = self.links();
+        let passing = self.passing;
+        let rules = [
+            (servers <= Graph::MOST_SERVERS, format!("a graph has up to {} servers", Graph::MOST_SERVERS)),
+            (links <= 4_000_000, format!("{links} pairs of servers that call each other; accepted: up to 4,000,000")),
+            ((0.0..=1.0).contains(&passing.retries), "retries are from 0 to 1 per answered call".into()),
+        ];
+        if let Some((_, problem)) = rules.into_iter().find(|(holds, _)| !holds) {
+            return Err((Part::Whole, problem));
+        }
+        order(self).map(drop)
+    }
+
+    /// Pairs of servers that call each other.
+    pub fn links(&self) -> u64 {
+        let pairs =
+            |call: &CallModel| u64::from(self.services[call.from].servers) * u64::from(self.services[call.to].servers);
+        self.calls.iter().map(pairs).sum()
+    }
+
+    fn check_call(&self, index: usize, call: &CallModel) -> Result<(), (Part, String)> {
+        let of_caller = || self.calls.iter().filter(|other| other.from == call.from);
+        let places = call.from.max(call.to) < self.services.len();
+        let calls: u32 = of_caller().map(|other| u32::from(other.times)).sum();
+        let twice = self.calls[..index].iter().any(|other| (other.from, other.to) == (call.from, call.to));
+        let rules = [
+            (places, "a call is from a service of the graph to one".to_string()),
+            ((1..=64).contains(&call.times), "a request makes 1 to 64 of the same call".into()),
+            ((0.0..=1.0).contains(&call.probability), "a share of requests is from 0 to 1".into()),
+            (!twice, "the same two services have a call already; accepted: `times`".into()),
+            (
+                calls <= Graph::MOST_CALLS && of_caller().count() <= 64,
+                "a request makes up to 256 calls to up to 64 services".into(),
+            ),
+        ];
+        match rules.into_iter().find(|(holds, _)| !holds) {
+            Some((_, problem)) => Err((Part::Call(index), problem)),
+            None => Ok(()),
+        }
+    }
+}
+
+impl ServiceModel {
+    fn check(&self) -> Result<(), String> {
+        let second = Nanos::from_secs(1);
+        let spans = [self.resume, self.receive, self.send, self.rtt];
+        let busy = self.service.mean() + self.receive + self.send;
+        let rules = [
+            ((1..=1_000).contains(&self.servers), "a service has 1 to 1,000 servers"),
+            ((1..=128).contains(&self.cores), "a server has 1 to 128 cores"),
+            (spans.iter().all(|span| *span <= second), "a cost or a round trip is a second at most"),
+            (busy > Nanos::ZERO, "a request takes some CPU time"),
+        ];
+        match rules.iter().find(|(holds, _)| !holds) {
+            Some((_, rule)) => Err((*rule).into()),
+            None => Ok(()),
+        }
+    }
+}

@@ -1,0 +1,86 @@
+//! A server of a graph: cores without names, a queue of requests, requests that go on, those that wait for credits behind it,
+//! and its controller.
+
+use super::jobs::JobId;
+use super::purse::Purse;
+use leeward_core::server::{ServerHalves, Session, Signals};
+use leeward_core::units::{Nanos, Priority, Time};
+use std::collections::VecDeque;
+use std::ops::Range;
+
+/// A server.
+pub(super) struct Server {
+    /// Service that it runs.
+    pub(super) service: u32,
+    pub(super) cores: u32,
+    /// Cores that work.
+    pub(super) busy: u32,
+    /// Requests that were taken in and not answered.
+    pub(super) inside: u64,
+    /// Requests that have come, and when.
+    pub(super) requests: VecDeque<(Time, JobId)>,
+    /// Requests that go on, and since when they could.
+    pub(super) ready: VecDeque<(Time, JobId)>,
+    /// Requests that wait for credits.
+    pub(super) waiting: VecDeque<JobId>,
+    pub(super) halves: ServerHalves,
+    pub(super) sessions: Vec<Session>,
+    /// Link of each session.
+    pub(super) links: Vec<u32>,
+    /// Its own callees, one group per call of its service.
+    pub(super) groups: Vec<Group>,
+    /// Events since the last tick.
+    pub(super) since_tick: Signals,
+    /// Core that is asked first for sessions to wake.
+    pub(super) first_woken: usize,
+    /// CPU time that the next work costs besides: messages that no request is behind.
+    pub(super) owed: Nanos,
+    /// CPU time spent in the measured part.
+    pub(super) spent: u128,
+}
+
+/// The servers of one call.
+#[derive(Clone, Debug)]
+pub(super) struct Group {
+    /// Call of the graph.
+    pub(super) call: usize,
+    /// Stage in which it is made.
+    pub(super) stage: u16,
+    /// Links to them.
+    pub(super) links: Range<u32>,
+    /// W: sum of the windows of its links.
+    pub(super) credits: i64,
+    /// Smallest threshold that a link of it was told.
+    pub(super) threshold: Priority,
+    /// f: calls per request, a moving average.
+    pub(super) per_request: f64,
+    /// Calls that may be tried once more.
+    pub(super) retries: Purse,
+}
+
+impl Group {
+    /// Weight of a new request in the average.
+    const WEIGHT: f64 = 1.0 / 256.0;
+
+    /// A request makes so many of these calls.
+    pub(super) fn note(&mut self, calls: u16) {
+        self.per_request += (f64::from(calls) - self.per_request) * Self::WEIGHT;
+    }
+}
+
+impl Server {
+    /// Age of the oldest request that has not been looked at.
+    pub(super) fn packet_delay(&self, now: Time) -> Nanos {
+        self.requests.front().map_or(Nanos::ZERO, |(since, _)| now.since(*since))
+    }
+
+    /// Age of the oldest request that could go on.
+    pub(super) fn run_delay(&self, now: Time) -> Nanos {
+        self.ready.front().map_or(Nanos::ZERO, |(since, _)| now.since(*since))
+    }
+
+    /// Whether a core is free while something waits for one.
+    pub(super) fn idles_beside_work(&self) -> bool {
+        self.busy < self.cores && !(self.requests.is_empty() && self.ready.is_empty())
+    }
+}

@@ -1,0 +1,370 @@
+//! A service of several identical servers: every request goes to one of them, and once more to another if the first
+//! drops it or gives no credit in time. Each server is a [`Run`] of its own, with its own cores, locks, controller and
+//! sessions, and knows nothing of the others. Here: the server whose turn it is in time, the server that a request goes
+//! to, and the request's end. Never here: what happens inside a server or a session.
+
+use crate::SimError;
+use crate::agenda::Agenda;
+use crate::audit::Audit;
+use crate::config::{FirstServer, Kinds, Replicas, SimConfig};
+use crate::requests::{Attempt, End, Ended, Request, RequestId, Requests};
+use crate::run::Run;
+use crate::stats::{Occupancy, Stats};
+use leeward_core::params::Params;
+use leeward_core::registry::Algorithm;
+use leeward_core::server::Gauges;
+use leeward_core::units::{CreditId, Time};
+use leeward_outcome::{Distribution, RunOutcome};
+use leeward_workload::rng::{Purpose, Rng};
+use leeward_workload::{ArrivalStream, KindStream};
+use std::collections::VecDeque;
+use std::sync::atomic::AtomicBool;
+
+/// Runs a simulation whose configuration has replicas, and has been checked, until `stop` is set.
+pub(crate) fn simulate(
+    config: &SimConfig,
+    replicas: Replicas,
+    algorithm: &Algorithm,
+    params: &Params,
+    stop: &AtomicBool,
+) -> Result<RunOutcome, SimError> {
+    let configs: Vec<SimConfig> = (0..replicas.servers).map(|server| alone(config, replicas, server)).collect();
+    let mut servers = Vec::with_capacity(configs.len());
+    for config in &configs {
+        let halves = algorithm.server(params, &config.environment())?;
+        servers.push(Run::new(config, algorithm, params, halves, None, stop)?);
+    }
+    Whole::new(config, replicas, servers).finish()
+}
+
+/// Configuration of a single server: its own part of the objective, and random numbers of its own. Requests come from
+/// here.
+fn alone(config: &SimConfig, replicas: Replicas, server: u32) -> SimConfig {
+    let mut kinds = Kinds::clone(&config.kinds);
+    for kind in &mut kinds.0 {
+        kind.deadline = kind.deadline.map(|deadline| replicas.objective(deadline));
+    }
+    SimConfig {
+        slo: replicas.objective(config.slo),
+        kinds,
+        // By seed, far from those that people choose and from those of the cores (`stalls.rs`).
+        seed: config.seed.wrapping_add(u64::from(server + 1) << 48),
+        ..config.clone()
+    }
+}
+
+/// Event outside of the servers.
+#[derive(Clone, Copy, Debug)]
+enum Event {
+    /// This client issues a request.
+    Issue(u32),
+    /// The measured part begins.
+    WarmedUp,
+    /// A window of the time series ends.
+    Window,
+}
+
+/// How far a request has come.
+#[derive(Clone, Copy, Debug)]
+struct Progress {
+    /// Where it is.
+    server: usize,
+    /// Its path through the application.
+    path: u8,
+    /// The request has been sent to a second server.
+    again: bool,
+}
+
+/// The service as its clients see it.
+struct Whole<'a> {
+    config: &'a SimConfig,
+    replicas: Replicas,
+    servers: Vec<Run<'a>>,
+    now: Time,
+    agenda: Agenda<Event>,
+    arrivals: ArrivalStream,
+    /// Requests with their clients and times of issue; one record each, wherever they are.
+    requests: Requests,
+    /// By slot.
+    progress: Vec<Progress>,
+    /// Ends at a server that have not been looked at.
+    ended: VecDeque<(usize, Ended)>,
+    /// The server that each client asks first next time.
+    turns: Vec<u32>,
+    stats: Stats,
+    /// Requests under way, for Little's law.
+    under_way: Occupancy,
+    /// From the issue to the news that the first server has not served it.
+    failure_delay: Distribution,
+    audit: Audit,
+    events: u64,
+    kind_stream: KindStream,
+    service_rng: Rng,
+    client_rng: Rng,
+    path_rng: Rng,
+}
+
+impl<'a> Whole<'a> {
+    fn new(config: &'a SimConfig, replicas: Replicas, servers: Vec<Run<'a>>) -> Self {
+        let turns = match replicas.first {
+            FirstServer::Primary => Vec::new(),
+            // They don't all begin with the same one.
+            FirstServer::InTurn => (0..config.workload.clients).map(|client| client % replicas.servers).collect(),
+        };
+        Whole {
+            config,
+            replicas,
+            servers,
+            now: Time::ZERO,
+            agenda: Agenda::new(),
+            arrivals: ArrivalStream::new(&config.workload, config.seed),
+            requests: Requests::new(),
+            progress: Vec::new(),
+            ended: VecDeque::new(),
+            turns,
+            stats: Stats::new(config),
+            under_way: Occupancy::default(),
+            failure_delay: Distribution::new(),
+            audit: Audit::default(),
+            events: 0,
+            kind_stream: KindStream::new(&config.kinds, config.seed),
+            service_rng: Rng::new(config.seed, Purpose::Service),
+            client_rng: Rng::new(config.seed, Purpose::Clients),
+            path_rng: Rng::new(config.seed, Purpose::Paths),
+        }
+    }
+
+    /// Runs to the end.
+    fn finish(mut self) -> Result<RunOutcome, SimError> {
+        self.agenda.schedule(Time::ZERO + self.config.warmup, Event::WarmedUp);
+        if let Some(window) = self.config.window {
+            self.agenda.schedule(Time::ZERO + window, Event::Window);
+        }
+        self.schedule_issue();
+        self.servers.iter_mut().for_each(Run::start);
+        let end = Time::ZERO + self.config.duration;
+        while self.step(end)? {}
+        Ok(self.report(end))
+    }
+
+    /// The earliest event of all: of those at the same time what happens here comes first, then the servers in order.
+    fn step(&mut self, end: Time) -> Result<bool, SimError> {
+        let mut first = (self.agenda.next_at(), None);
+        for (index, server) in self.servers.iter().enumerate() {
+            let at = server.next_at();
+            if at < first.0 {
+                first = (at, Some(index));
+            }
+        }
+        match first {
+            (_, Some(server)) => {
+                if !self.servers[server].step(end)? {
+                    return Ok(false);
+                }
+                self.now = first.0;
+                self.look_at(server);
+            }
+            (_, None) => {
+                let Some((now, event)) = self.agenda.pop(end) else { return Ok(false) };
+                self.now = now;
+                self.events += 1;
+                self.handle(event);
+            }
+        }
+        while let Some((server, ended)) = self.ended.pop_front() {
+            self.ends(server, ended);
+        }
+        Ok(true)
+    }
+
+    fn handle(&mut self, event: Event) {
+        match event {
+            Event::Issue(client) => self.issue(client),
+            Event::WarmedUp => self.stats.warmed_up(self.now),
+            Event::Window => {
+                let gauges = sum(self.servers.iter().map(Run::gauges));
+                let delay = self.servers.iter().map(|server| server.delay_at(self.now)).max().unwrap_or_default();
+                self.stats.window_ends(self.now, gauges, delay, None);
+                if let Some(window) = self.config.window {
+                    self.agenda.schedule(self.now + window, Event::Window);
+                }
+            }
+        }
+    }
+
+    fn schedule_issue(&mut self) {
+        self.agenda.schedule_issue(self.arrivals.next(), Event::Issue);
+    }
+
+    fn issue(&mut self, client: u32) {
+        let kind = self.kind_stream.draw();
+        self.stats.issued(kind);
+        self.under_way.enter(self.now);
+        let request = self.requests.insert(Request {
+            issued: self.now,
+            sent: self.now,
+            arrived: self.now,
+            service: self.config.service_of(kind).draw(&mut self.service_rng),
+            session: client,
+            demand: 0,
+            priority: self.config.kinds.priority(kind, self.client_rng.bits()),
+            kind,
+            credit: CreditId::NONE,
+            attempt_of: RequestId::default(),
+        });
+        let path =
+            if self.config.application.is_plain() { 0 } else { self.config.application.draw(&mut self.path_rng) };
+        let progress = Progress { server: self.first_server(client), path: path as u8, again: false };
+        match self.progress.get_mut(request.slot()) {
+            Some(known) => *known = progress,
+            // Slots are handed out one after another.
+            None => self.progress.push(progress),
+        }
+        self.send(request);
+        self.schedule_issue();
+    }
+
+    fn first_server(&mut self, client: u32) -> usize {
+        match self.turns.get_mut(client as usize) {
+            None => 0,
+            Some(turn) => {
+                let server = *turn;
+                *turn = (server + 1) % self.replicas.servers;
+                server as usize
+            }
+        }
+    }
+
+    /// The request goes to the server that its progress names.
+    fn send(&mut self, request: RequestId) {
+        let Progress { server, path, .. } = self.progress[request.slot()];
+        let Request { session: client, service, priority, kind, .. } = self.requests[request];
+        self.servers[server].take_in(self.now, &Attempt { of: request, client, service, priority, kind, path });
+        self.look_at(server);
+    }
+
+    /// Takes note of what has ended at a server. A request that comes to a session may displace others there.
+    fn look_at(&mut self, server: usize) {
+        let ended = self.servers[server].ended();
+        self.ended.extend(ended.map(|ended| (server, ended)));
+    }
+
+    /// An attempt has ended at `server`.
+    fn ends(&mut self, server: usize, ended: Ended) {
+        let (request, attempt) = (ended.attempt.attempt_of, ended.attempt);
+        let progress = self.progress[request.slot()];
+        self.audit.check(progress.server == server, self.now, || {
+            format!("a request of server {} ended at server {}", progress.server + 1, server + 1)
+        });
+        if let End::Dropped = ended.end {
+            self.stats.told_of_drop(self.now, &attempt);
+        }
+        match ended.end {
+            End::Completed => {
+                let record = self.leaves(request, ended.end);
+                self.stats.completed(self.now, &record);
+            }
+            End::Dropped | End::AtClient(_) if !progress.again => self.goes_on(request),
+            End::Dropped => {
+                self.leaves(request, ended.end);
+                self.stats.ended_as_drop(attempt.kind);
+            }
+            End::AtClient(reason) => {
+                self.leaves(request, ended.end);
+                self.stats.ended_at_client(attempt.kind, reason);
+            }
+        }
+    }
+
+    /// The request's second and last attempt, at the server after the one that did not serve it.
+    fn goes_on(&mut self, request: RequestId) {
+        let issued = self.requests[request].issued;
+        if self.now >= Time::ZERO + self.config.warmup {
+            self.failure_delay.record(self.now.since(issued));
+        }
+        self.stats.sent_again();
+        let progress = &mut self.progress[request.slot()];
+        progress.again = true;
+        progress.server = (progress.server + 1) % self.servers.len();
+        self.send(request);
+    }
+
+    fn leaves(&mut self, request: RequestId, end: End) -> Request {
+        let record = self.requests.remove(request, end);
+        self.under_way.leave(self.now, record.issued);
+        record
+    }
+
+    fn report(mut self, end: Time) -> RunOutcome {
+        self.audit.check(self.under_way.holds_so_far(), self.now, || "Little's law does not hold for the whole".into());
+        let unfinished = self.requests.len() as u64;
+        let gauges = sum(self.servers.iter().map(Run::gauges));
+        let mut reports = Vec::with_capacity(self.servers.len());
+        for server in self.servers {
+            let (report, stats) = server.end(end);
+            self.stats.absorb(&stats);
+            reports.push(report);
+        }
+        let cores = self.config.server.cores * self.replicas.servers;
+        let events = self.events + reports.iter().map(|report| report.events.unwrap_or(0)).sum::<u64>();
+        let mut whole = self.stats.report(cores, unfinished, gauges, events);
+        whole.failure_delay = Some(self.failure_delay.percentiles());
+        let sums = |of: fn(&RunOutcome) -> u64| reports.iter().map(of).sum::<u64>();
+        let totals = whole.totals;
+        let books = [
+            (totals.balance(), "requests don't add up".to_string()),
+            (
+                sums(|report| report.totals.offered) == totals.offered + totals.sent_again,
+                "attempts are not requests and second attempts".into(),
+            ),
+            (
+                sums(|report| report.totals.unfinished) == totals.unfinished,
+                "requests under way are not at exactly one server each".into(),
+            ),
+            (
+                sums(|report| report.totals.completed) == totals.completed,
+                "responses of the servers are not those of the whole".into(),
+            ),
+            (
+                sums(|report| report.totals.dropped + report.totals.ended_at_client())
+                    == totals.dropped + totals.ended_at_client() + totals.sent_again,
+                "attempts that failed were neither the last nor followed by another".into(),
+            ),
+        ];
+        for (holds, what) in books {
+            self.audit.check(holds, end, || format!("{what}: {totals:?}"));
+        }
+        whole.violations = self.audit.into_found();
+        for (index, report) in reports.iter_mut().enumerate() {
+            let own = std::mem::take(&mut report.violations);
+            whole.violations.extend(own.into_iter().map(|violation| format!("server {}: {violation}", index + 1)));
+            add_windows(&mut whole, report);
+        }
+        whole.replicas = reports;
+        whole
+    }
+}
+
+/// Messages and rejections are the servers'; the windows of the whole have only what clients see so far.
+fn add_windows(whole: &mut RunOutcome, server: &RunOutcome) {
+    for (window, own) in whole.windows.iter_mut().zip(&server.windows) {
+        if let (Some(sum), Some(own)) = (&mut window.server, &own.server) {
+            sum.add(own);
+        }
+    }
+}
+
+/// The state of all controllers together: what can be added up.
+fn sum(gauges: impl Iterator<Item = Gauges>) -> Gauges {
+    let both = |one: Option<i64>, other: Option<i64>| match (one, other) {
+        (Some(one), Some(other)) => Some(one + other),
+        (one, other) => one.or(other),
+    };
+    gauges.fold(Gauges::default(), |sum, own| Gauges {
+        credit_pool: both(sum.credit_pool, own.credit_pool),
+        credits_issued: both(sum.credits_issued, own.credits_issued),
+        sessions: both(sum.sessions, own.sessions),
+        in_flight: both(sum.in_flight, own.in_flight),
+        ..sum
+    })
+}

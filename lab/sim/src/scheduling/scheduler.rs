@@ -1,0 +1,317 @@
+//! The state of all cores of a server whose cores come and go. What happens to the work on them is `crate::run::cores`'s.
+
+use super::balancing::{Balancing, Placing};
+use super::search::Search;
+use super::usage::{Numbers, Usage};
+use super::{Revoke, Scheduling, Start, Steal};
+use crate::server_queues::Queues;
+use leeward_allocation::{Allocator, Change, CoreLimits, CoreSignals, Pace, registry};
+use leeward_core::units::{Nanos, Time};
+use leeward_outcome::CoreUsage;
+use leeward_workload::rng::{Purpose, Rng};
+
+/// How often a policy that decides at every event is asked besides: a core that was granted for a request that another
+/// took must not leave the next one waiting.
+const BESIDES: Nanos = Nanos::from_micros(5);
+
+/// A set of cores: there are up to 128.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct CoreSet(u128);
+
+impl CoreSet {
+    pub(crate) fn has(self, core: usize) -> bool {
+        self.0 >> core & 1 == 1
+    }
+
+    pub(crate) fn len(self) -> u32 {
+        self.0.count_ones()
+    }
+
+    pub(crate) fn first(self) -> Option<usize> {
+        (self.0 != 0).then(|| self.0.trailing_zeros() as usize)
+    }
+
+    pub(crate) fn last(self) -> Option<usize> {
+        (self.0 != 0).then(|| 127 - self.0.leading_zeros() as usize)
+    }
+
+    pub(crate) fn without(self, other: CoreSet) -> CoreSet {
+        CoreSet(self.0 & !other.0)
+    }
+
+    pub(crate) fn iter(self) -> impl Iterator<Item = usize> {
+        let mut left = self.0;
+        std::iter::from_fn(move || {
+            let core = CoreSet(left).first()?;
+            left &= left - 1;
+            Some(core)
+        })
+    }
+
+    fn put(&mut self, core: usize, inside: bool) {
+        let bit = 1u128 << core;
+        self.0 = if inside { self.0 | bit } else { self.0 & !bit };
+    }
+
+    /// The `index`-th of it, from 0.
+    fn nth(self, index: u32) -> usize {
+        let mut left = self.0;
+        for _ in 0..index {
+            left &= left - 1;
+        }
+        left.trailing_zeros() as usize
+    }
+}
+
+/// All cores.
+pub(crate) struct Scheduler {
+    pub(crate) balancing: Balancing,
+    pub(crate) check: Nanos,
+    pub(crate) allocation_delay: Nanos,
+    pub(crate) searches: Vec<Search>,
+    pub(crate) usage: Usage,
+    /// Requests rejected since the allocator was asked last.
+    pub(crate) rejected: u64,
+    allocator: Box<dyn Allocator>,
+    limits: CoreLimits,
+    pace: Pace,
+    /// How long a core looks for work; `None`: until it is revoked.
+    search: Option<Nanos>,
+    revoke: Revoke,
+    pub(crate) steal: Steal,
+    /// Has work or looks for some.
+    active: CoreSet,
+    /// Of the active ones: those that look for work.
+    searching: CoreSet,
+    /// Of the active ones: those that park after what they are at.
+    leaving: CoreSet,
+    /// Granted and not yet usable.
+    granting: CoreSet,
+    rng: Rng,
+}
+
+impl Scheduler {
+    /// The server begins with its fewest cores, or with all, and all of them look for work.
+    ///
+    /// # Errors
+    /// A policy that there is not, or parameters that it does not take, in words.
+    pub(crate) fn new(model: &Scheduling, cores: u32, seed: u64) -> Result<Self, String> {
+        let limits = model.limits(cores);
+        let policy = registry::find(&model.allocator).map_err(|error| error.to_string())?;
+        let allocator = policy.build(&model.params, limits).map_err(|error| error.to_string())?;
+        let mut scheduler = Scheduler {
+            balancing: model.balancing,
+            check: model.check,
+            allocation_delay: model.allocation_delay,
+            searches: vec![Search::new(); cores as usize],
+            usage: Usage::default(),
+            rejected: 0,
+            limits,
+            pace: allocator.pace(),
+            search: allocator.search(),
+            revoke: model.revoke,
+            steal: model.steal,
+            allocator,
+            active: CoreSet::default(),
+            searching: CoreSet::default(),
+            leaving: CoreSet::default(),
+            granting: CoreSet::default(),
+            rng: Rng::new(seed, Purpose::Balancing),
+        };
+        let there = if model.start == Start::All { limits.max } else { limits.min };
+        for core in 0..there as usize {
+            scheduler.active.put(core, true);
+        }
+        Ok(scheduler)
+    }
+
+    /// Queues besides one per core.
+    pub(crate) fn extra_queues(model: Option<&Scheduling>) -> usize {
+        model.map_or(0, |model| usize::from(matches!(model.balancing.placing, Placing::Bounded(_))))
+    }
+
+    pub(crate) fn period(&self) -> Nanos {
+        match self.pace {
+            Pace::Periodic(period) => period.max(Nanos(1)),
+            Pace::EveryEvent { .. } => BESIDES,
+        }
+    }
+
+    /// Whether the policy is asked at every arrival.
+    pub(crate) fn follows_events(&self) -> bool {
+        matches!(self.pace, Pace::EveryEvent { .. })
+    }
+
+    /// Whether cores are there as soon as they are granted.
+    pub(crate) fn is_instant(&self) -> bool {
+        self.pace == Pace::EveryEvent { instant: true }
+    }
+
+    pub(crate) fn active(&self) -> CoreSet {
+        self.active
+    }
+
+    pub(crate) fn searching(&self) -> CoreSet {
+        self.searching
+    }
+
+    pub(crate) fn is_leaving(&self, core: usize) -> bool {
+        self.leaving.has(core)
+    }
+
+    /// Cores that work may be given to.
+    pub(crate) fn takers(&self) -> CoreSet {
+        let staying = self.active.without(self.leaving);
+        if staying.len() > 0 { staying } else { self.active }
+    }
+
+    /// A core to send what its own core can't, because that is parked: `core` if it is active, else one that has nothing
+    /// to do, else any.
+    pub(crate) fn stand_in(&self, core: usize) -> usize {
+        if self.active.has(core) {
+            return core;
+        }
+        self.searching.first().or(self.takers().first()).unwrap_or(core)
+    }
+
+    /// Draws a core to which work may be given.
+    pub(crate) fn any_taker(&mut self) -> usize {
+        let takers = self.takers();
+        let index = self.rng.below(takers.len().max(1).into());
+        takers.nth(index as u32)
+    }
+
+    /// Change that the allocator wants, within the limits.
+    pub(crate) fn decide(&mut self, now: Time, queues: &Queues, arriving: u32) -> Change {
+        let (busy, available) = self.usage.since_tick(now);
+        let staying = self.active.without(self.leaving);
+        let (oldest, sum) = queues.ages(now);
+        let signals = CoreSignals {
+            now,
+            active: staying.len(),
+            granting: self.granting.len(),
+            idle: self.searching.without(self.leaving).len(),
+            waiting: queues.waiting() as u32 + arriving,
+            oldest,
+            mean_delay: Nanos(sum.0 / u64::from(self.active.len().max(1))),
+            rejected: std::mem::take(&mut self.rejected),
+            busy,
+            available,
+        };
+        let allocated = signals.allocated();
+        match self.allocator.tick(&signals) {
+            Change::Keep => Change::Keep,
+            Change::Grant(more) => match more.min(self.limits.max.saturating_sub(allocated)) {
+                0 => Change::Keep,
+                more => Change::Grant(more),
+            },
+            Change::Revoke(fewer) => {
+                // What is on its way can't be taken back.
+                let most = allocated.saturating_sub(self.limits.min).min(signals.active.saturating_sub(1));
+                match fewer.min(most) {
+                    0 => Change::Keep,
+                    fewer => Change::Revoke(fewer),
+                }
+            }
+        }
+    }
+
+    /// Cores that the server has or will have.
+    pub(crate) fn allocated(&self) -> u32 {
+        self.active.without(self.leaving).len() + self.granting.len()
+    }
+
+    /// Takes back a revocation that has not happened yet.
+    pub(crate) fn stays_after_all(&mut self) -> bool {
+        let Some(core) = self.leaving.first() else { return false };
+        self.leaving.put(core, false);
+        true
+    }
+
+    /// The next core to grant; it is on its way from now on.
+    pub(crate) fn grant(&mut self, now: Time) -> Option<usize> {
+        let taken = CoreSet(self.active.0 | self.granting.0);
+        let core = (!taken.0).trailing_zeros() as usize;
+        if core >= self.searches.len() {
+            return None;
+        }
+        self.granting.put(core, true);
+        self.note(now);
+        Some(core)
+    }
+
+    /// A granted core can be used.
+    pub(crate) fn ready(&mut self, now: Time, core: usize) {
+        self.granting.put(core, false);
+        self.active.put(core, true);
+        self.note(now);
+    }
+
+    /// The core to take away next: one without work if there is one, else any that may be taken.
+    pub(crate) fn to_revoke(&self) -> Option<usize> {
+        let idle = self.searching.without(self.leaving);
+        let busy = match self.revoke {
+            Revoke::Any => self.active.without(self.leaving),
+            Revoke::Idle => CoreSet::default(),
+        };
+        idle.last().or(busy.last())
+    }
+
+    /// `core` parks after what it is at.
+    pub(crate) fn leave(&mut self, core: usize) {
+        self.leaving.put(core, true);
+    }
+
+    /// Whether `core` may give itself back.
+    pub(crate) fn may_park(&self, core: usize) -> bool {
+        let staying = self.active.without(self.leaving).len();
+        // One core must be there now, whatever is on its way.
+        self.allocated() > self.limits.min && staying > 1 || self.leaving.has(core)
+    }
+
+    pub(crate) fn park(&mut self, now: Time, core: usize) {
+        for set in [&mut self.active, &mut self.searching, &mut self.leaving] {
+            set.put(core, false);
+        }
+        self.usage.parked();
+        self.note(now);
+    }
+
+    /// `core` begins to look for work.
+    pub(crate) fn begin_search(&mut self, now: Time, core: usize) {
+        self.searching.put(core, true);
+        let others = (self.searches.len() as u64 - 1).max(1);
+        let start = self.rng.below(others) as usize;
+        let in_order = self.balancing.finding == super::Finding::InOrder;
+        let search = &mut self.searches[core];
+        search.since = now;
+        search.start = if in_order { 0 } else { start };
+        search.until = self.search.map_or(Time::NEVER, |span| now + span);
+        search.next = Time::NEVER;
+        self.note(now);
+    }
+
+    /// `core` has found something to do.
+    pub(crate) fn end_search(&mut self, now: Time, core: usize) {
+        if self.searching.has(core) {
+            self.searching.put(core, false);
+            self.note(now);
+        }
+    }
+
+    /// When `core`, which looks for work, sees what lies in `queue` since `head`.
+    pub(crate) fn sees(&self, core: usize, queue: usize, head: Time, now: Time) -> Time {
+        let place = (core, queue, self.searches.len());
+        self.searches[core].sees(self.balancing.finding, self.check, place, head, now)
+    }
+
+    pub(crate) fn report(&mut self, end: Time, measured: Nanos) -> CoreUsage {
+        let cores = self.searches.len() as u32;
+        self.usage.report(end, measured, cores)
+    }
+
+    fn note(&mut self, now: Time) {
+        let (active, granting, searching) = (self.active.len(), self.granting.len(), self.searching.len());
+        self.usage.set(now, Numbers { active, granting, searching });
+    }
+}

@@ -1,0 +1,125 @@
+//! A server behind sockets: what waits in one is read at once, and what goes out waits a moment for company. So a message costs the less
+//! the deeper the queues are. Never here: what it costs by itself, and which answers are written at once (`answers`).
+
+use super::{Activity, SENT_AT_ONCE, Server};
+use crate::config::Sockets;
+use crate::event::Packet;
+use crate::requests::RequestId;
+use crate::server::Outgoing;
+use leeward_core::units::{Nanos, Time};
+use std::collections::VecDeque;
+
+/// State of the sessions' sockets, by session. A session is known once it has sent something.
+pub(super) struct SocketState {
+    costs: Sockets,
+    of: Vec<Socket>,
+}
+
+#[derive(Default)]
+struct Socket {
+    /// Whether its first unread message stands in a packet queue.
+    is_queued: bool,
+    /// Unread messages behind that one.
+    behind: VecDeque<(Time, Packet)>,
+}
+
+impl SocketState {
+    pub(super) fn new(costs: Sockets) -> Self {
+        SocketState { costs, of: Vec::new() }
+    }
+
+    fn socket(&mut self, session: u32) -> &mut Socket {
+        let place = session as usize;
+        if self.of.len() <= place {
+            self.of.resize_with(place + 1, Socket::default);
+        }
+        &mut self.of[place]
+    }
+}
+
+impl Server {
+    /// A message has reached its session's core.
+    pub(crate) fn packet_comes(&mut self, home: usize, now: Time, packet: Packet) {
+        if let Some(sockets) = &mut self.sockets {
+            let socket = sockets.socket(packet.session());
+            if socket.is_queued {
+                socket.behind.push_back((now, packet));
+                return;
+            }
+            socket.is_queued = true;
+        }
+        self.queues.push_packet(home, now, packet);
+    }
+
+    /// A core receives a message that it has taken from a packet queue, and with it what else is in its socket.
+    pub(super) fn receive(&mut self, core: usize, packet: Packet) -> Activity {
+        if let Some(sockets) = &mut self.sockets {
+            let socket = sockets.socket(packet.session());
+            let more = socket.behind.len().min(Sockets::TURN - 1);
+            self.cores[core].taken.extend(socket.behind.drain(..more).map(|(_, packet)| packet));
+            // Whoever sends more than a turn's worth stands in line by the age of the next.
+            let next = socket.behind.pop_front();
+            socket.is_queued = next.is_some();
+            if let Some((since, packet)) = next {
+                self.queues.put_back_packet(core, since, packet);
+            }
+        }
+        Activity::Receiving(packet)
+    }
+
+    /// CPU time of receiving a message that was read together with another.
+    pub(super) fn cost_of_reading_on(&self) -> Nanos {
+        self.sockets.as_ref().map_or(self.costs.receive, |sockets| sockets.costs.receive)
+    }
+
+    /// Number of the outgoing things that `core` sends now. Behind sockets they wait for company, unless nothing else is to be done.
+    pub(super) fn goes_out(&mut self, core: usize, now: Time) -> usize {
+        let has_tasks = self.queues.has_tasks();
+        let Server { cores, sockets, batch, .. } = self;
+        let core = &mut cores[core];
+        let waiting = core.outgoing.len().min(SENT_AT_ONCE);
+        if sockets.is_none() {
+            return waiting.min(*batch as usize);
+        }
+        if waiting == 0 {
+            return 0;
+        }
+        let since = *core.held_since.get_or_insert(now);
+        if has_tasks && now.since(since) < Sockets::HOLD {
+            return 0;
+        }
+        core.held_since = None;
+        waiting
+    }
+
+    /// A core has executed a request for so long: what it holds back has waited as long, if that is too long.
+    pub(crate) fn has_worked(&mut self, core: usize, service: Nanos) {
+        if service >= Sockets::HOLD {
+            self.cores[core].held_since = Some(Time::ZERO);
+        }
+    }
+
+    /// CPU time of writing so many messages.
+    pub(super) fn cost_of_writes(&self, messages: u64) -> Nanos {
+        match &self.sockets {
+            Some(sockets) if messages > 1 => sockets.costs.together * messages,
+            _ => self.costs.send * messages,
+        }
+    }
+
+    /// Answers of a session that wait on `core` to be written: they leave with the one that is written now.
+    pub(crate) fn take_answers(&mut self, core: usize, session: u32) -> Vec<RequestId> {
+        if self.sockets.is_none() {
+            return Vec::new();
+        }
+        let mut taken = Vec::new();
+        self.cores[core].outgoing.retain(|waiting| match waiting {
+            Outgoing::Answer(of, request) if *of == session => {
+                taken.push(*request);
+                false
+            }
+            _ => true,
+        });
+        taken
+    }
+}

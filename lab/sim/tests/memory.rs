@@ -1,0 +1,38 @@
+//! Memory stays bounded by clients, not by time or load: 10,000 of them at twice the capacity take less than 500 MB.
+
+#![cfg(target_os = "linux")]
+
+use leeward_core::units::Nanos;
+use leeward_sim::config::Workload;
+use leeward_sim::{SimConfig, service::Service, simulate};
+
+/// Forgets the most memory that this process has had (proc(5), `clear_refs`), so that each algorithm answers for itself. A kernel without
+/// that leaves the sum of them all, which is stricter.
+fn forget_peak() {
+    let _ = std::fs::write("/proc/self/clear_refs", "5");
+}
+
+/// The most memory that this process has had since it was forgotten, MB.
+fn peak_mb() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap();
+    let line = status.lines().find(|line| line.starts_with("VmHWM:")).unwrap();
+    line.split_whitespace().nth(1).unwrap().parse::<u64>().unwrap() / 1024
+}
+
+#[test]
+fn ten_thousand_clients_fit() {
+    for algorithm in leeward_controllers::builtin().algorithms() {
+        let testbed = SimConfig::testbed(Service::Exponential(Nanos::from_micros(10)), 2.0);
+        let config = SimConfig {
+            workload: Workload { clients: 10_000, ..testbed.workload.clone() },
+            warmup: Nanos::from_millis(500),
+            // Long enough for no control to fill every connection: 256 requests of each client.
+            duration: Nanos::from_secs(if algorithm.name == "none" { 4 } else { 1 }),
+            ..testbed
+        };
+        forget_peak();
+        let report = simulate(&config, algorithm, &algorithm.params(&[]).unwrap()).unwrap();
+        println!("{}: {} MB, {} unfinished", algorithm.name, peak_mb(), report.totals.unfinished);
+        assert!(peak_mb() < 500, "{} needed {} MB", algorithm.name, peak_mb());
+    }
+}

@@ -1,0 +1,143 @@
+//! Lock-out: a server that could serve its load and continues not to. Random scenarios of a server whose cores come and
+//! go, each drawn from one number, and the judgement of their outcomes.
+
+use leeward_allocation::registry::{self, POLICIES};
+use leeward_core::params::Raw;
+use leeward_core::units::{Nanos, Rate};
+use leeward_sim::config::{Balancing, Costs, NetworkModel, Scheduling, Segment, ServerModel, Workload};
+use leeward_sim::{RunOutcome, SimConfig, service::Service, simulate};
+use leeward_workload::rng::{Purpose, Rng};
+
+/// Goodput below this share of what is possible, for longer than [`FOR_ROUND_TRIPS`] after load has become steady, is
+/// lock-out.
+const SHARE: f64 = 0.5;
+const FOR_ROUND_TRIPS: u64 = 100;
+/// Round trips per window of the time series.
+const WINDOW: u64 = 10;
+/// Round trips of each step of load before the last, and of the last.
+const STEP: u64 = 100;
+const LAST: u64 = 260;
+
+/// A scenario but for its policies.
+#[derive(Clone, Debug)]
+pub(crate) struct Drawn {
+    pub(crate) seed: u64,
+    pub(crate) cores: u32,
+    pub(crate) rtt: Nanos,
+    pub(crate) target: Nanos,
+    pub(crate) loads: Vec<f64>,
+    pub(crate) clients: u32,
+    pub(crate) service: Service,
+    pub(crate) balancing: &'static str,
+}
+
+/// Draws the scenario of `seed`.
+pub(crate) fn draw(seed: u64) -> Drawn {
+    let mut rng = Rng::new(seed, Purpose::Clients);
+    let mut one_of = |list: &[u64]| list[rng.below(list.len() as u64) as usize];
+    let cores = one_of(&[2, 4, 8, 16, 32]) as u32;
+    let rtt = Nanos::from_micros(one_of(&[5, 10, 20, 30, 45, 60]));
+    let target = Nanos::from_micros(one_of(&[5, 10, 20, 40]));
+    let steps = one_of(&[2, 3]);
+    let loads = (0..steps).map(|_| one_of(&[1, 5, 10, 20, 40, 60, 80, 90, 100, 120]) as f64 / 100.0).collect();
+    let mean = Nanos(1_000);
+    Drawn {
+        seed,
+        cores,
+        rtt,
+        target,
+        loads,
+        clients: one_of(&[30, 100, 300]) as u32,
+        service: match one_of(&[0, 1, 2]) {
+            0 => Service::Bimodal(mean),
+            1 => Service::Exponential(mean),
+            _ => Service::Constant(mean),
+        },
+        balancing: ["steal-in-order", "steal-random", "steal-sibling", "oracle"][one_of(&[0, 1, 2, 3]) as usize],
+    }
+}
+
+#[allow(dead_code, reason = "the example uses it")]
+/// The admission controllers, Breakwater with and without knowledge of the allocator.
+pub(crate) fn admissions() -> Vec<(&'static str, &'static str)> {
+    let others = leeward_controllers::builtin().names().filter(|name| *name != "breakwater").collect::<Vec<_>>();
+    let breakwater = [("breakwater aware", "on"), ("breakwater", "off")];
+    breakwater.into_iter().chain(others.into_iter().map(|name| (name, ""))).collect()
+}
+
+/// The policies of core allocation.
+pub(crate) fn allocators() -> impl Iterator<Item = &'static str> {
+    POLICIES.iter().map(|policy| policy.name)
+}
+
+/// Runs `drawn` under `admission` (one of [`admissions`]) and `allocator`.
+pub(crate) fn run(drawn: &Drawn, admission: (&str, &str), allocator: &str) -> RunOutcome {
+    run_with(drawn, admission, allocator, &[])
+}
+
+/// The same with parameters of the allocator.
+pub(crate) fn run_with(drawn: &Drawn, admission: (&str, &str), allocator: &str, told: &[(&str, Raw)]) -> RunOutcome {
+    let mean = Nanos(1_000);
+    let server = ServerModel {
+        cores: drawn.cores,
+        costs: Costs { steal: Nanos(100), ..Costs::FREE },
+        batch: 1,
+        scheduling: Some(Scheduling {
+            balancing: Balancing::parse(drawn.balancing).unwrap(),
+            params: registry::find(allocator).unwrap().params(told).unwrap(),
+            ..Scheduling::new(allocator)
+        }),
+        ..ServerModel::default()
+    };
+    let capacity = server.capacity(mean).0;
+    let segment =
+        |(step, load): (usize, &f64)| Segment { from: drawn.rtt * (STEP * step as u64), rate: Rate(capacity * load) };
+    let testbed = SimConfig::testbed(drawn.service.clone(), 1.0);
+    let config = SimConfig {
+        server,
+        network: NetworkModel { rtt: drawn.rtt, ..NetworkModel::default() },
+        slo: (mean + drawn.rtt) * 10,
+        workload: Workload {
+            clients: drawn.clients,
+            demand: drawn.loads.iter().enumerate().map(segment).collect(),
+            ..testbed.workload
+        },
+        warmup: Nanos::ZERO,
+        duration: drawn.rtt * (STEP * (drawn.loads.len() as u64 - 1) + LAST),
+        window: Some(drawn.rtt * WINDOW),
+        seed: drawn.seed,
+        ..testbed
+    };
+    let (name, aware) = admission;
+    let name = name.split(' ').next().unwrap();
+    let algorithm = leeward_controllers::builtin().find(name).unwrap().clone();
+    let mut pairs = Vec::new();
+    // Both begin with a pool for all cores: what is looked for is a pool that gets lost, not one that starts slowly.
+    let pool = f64::from(drawn.cores) * (1.0 + drawn.rtt.0 as f64 / mean.0 as f64);
+    if !aware.is_empty() {
+        pairs.push(("target", Raw::Text(format!("{}ns", drawn.target.0))));
+        pairs.push(("initial_pool", Raw::Integer(pool as i64)));
+        pairs.push(("beta", Raw::Text("8%".into())));
+        pairs.push(("allocator_aware", Raw::Text(aware.into())));
+    }
+    simulate(&config, &algorithm, &algorithm.params(&pairs).unwrap()).unwrap()
+}
+
+/// The longest time, in round trips, for which goodput stays below half of what is possible after the last step of load.
+/// What is possible is the load, or the capacity.
+pub(crate) fn longest_outage(drawn: &Drawn, report: &RunOutcome) -> u64 {
+    let last = drawn.loads.last().copied().unwrap_or(0.0).min(1.0);
+    let from = drawn.rtt * (STEP * (drawn.loads.len() as u64 - 1));
+    let possible = last * f64::from(drawn.cores) * (drawn.rtt * WINDOW).0 as f64 / 1_000.0;
+    let (mut longest, mut running) = (0, 0);
+    for window in report.windows.iter().filter(|window| window.clients.start.0 >= from.0) {
+        running = if (window.clients.counts.good as f64) < SHARE * possible { running + WINDOW } else { 0 };
+        longest = longest.max(running);
+    }
+    longest
+}
+
+/// Whether `report` is a lock-out.
+pub(crate) fn is_locked_out(drawn: &Drawn, report: &RunOutcome) -> bool {
+    longest_outage(drawn, report) > FOR_ROUND_TRIPS
+}

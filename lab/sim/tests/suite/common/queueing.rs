@@ -1,0 +1,79 @@
+//! The simulator without message costs, and the closed forms it is held against.
+
+use leeward_core::units::{Nanos, Rate};
+use leeward_sim::config::{
+    Acquire, Application, Costs, LockKind, LockModel, NetworkModel, Segment, ServerModel, SimConfig, Workload,
+};
+use leeward_sim::service::Service;
+use leeward_sim::{RunOutcome, simulate};
+
+/// A queue of theory: Poisson arrivals, nothing costs but the service.
+pub(crate) struct Queue {
+    /// Servers.
+    pub(crate) cores: u32,
+    /// Service times.
+    pub(crate) service: Service,
+    /// Utilisation, below 1.
+    pub(crate) load: f64,
+    /// How many requests to measure.
+    pub(crate) requests: f64,
+    /// Draws everything.
+    pub(crate) seed: u64,
+    /// Takes locks; then `load` is that of one core.
+    pub(crate) application: Application,
+    /// Way in which a request waits for a lock.
+    pub(crate) kind: LockKind,
+}
+
+impl Queue {
+    /// Runs it without control and checks what must hold on every run.
+    pub(crate) fn run(&self) -> RunOutcome {
+        let busy = if self.application.is_plain() { f64::from(self.cores) } else { 1.0 };
+        let rate = self.load * busy / self.service.mean().as_secs_f64();
+        let length = Nanos::from_secs_f64(self.requests / rate);
+        let warmup = length.scale(0.02);
+        let testbed = SimConfig::testbed(self.service.clone(), 1.0);
+        let config = SimConfig {
+            server: ServerModel { cores: self.cores, costs: Costs::FREE, ..ServerModel::default() },
+            network: NetworkModel { rtt: Nanos::ZERO, jitter: Nanos::ZERO },
+            workload: Workload {
+                demand: vec![Segment { from: Nanos::ZERO, rate: Rate(rate) }],
+                ..testbed.workload.clone()
+            },
+            warmup,
+            duration: warmup + length,
+            seed: self.seed,
+            application: self.application.clone(),
+            locks: LockModel { kind: self.kind, acquire: Acquire::Plain },
+            ..testbed
+        };
+        let none = leeward_controllers::builtin().find("none").unwrap().clone();
+        let report = simulate(&config, &none, &none.params(&[]).unwrap()).unwrap();
+        assert!(report.violations.is_empty(), "{:?}", report.violations);
+        report
+    }
+}
+
+/// Mean wait of M/G/1: `mean` and the result in the same unit, `scv` the squared coefficient of variation.
+pub(crate) fn pollaczek_khinchine(load: f64, mean: f64, scv: f64) -> f64 {
+    load * mean * (1.0 + scv) / (2.0 * (1.0 - load))
+}
+
+/// Probability of waiting in M/M/c with `offered` = arrival rate × mean service (Erlang's C formula).
+pub(crate) fn erlang_c(cores: u32, offered: f64) -> f64 {
+    let cores_f = f64::from(cores);
+    // Terms offered^k / k!, built up one by one.
+    let mut term = 1.0;
+    let mut sum = 1.0;
+    for k in 1..cores {
+        term *= offered / f64::from(k);
+        sum += term;
+    }
+    let last = term * offered / cores_f * cores_f / (cores_f - offered);
+    last / (sum + last)
+}
+
+/// Share of calls that find all servers busy and go, with `offered` = arrival rate × mean service (Erlang's B formula).
+pub(crate) fn erlang_b(servers: u32, offered: f64) -> f64 {
+    (1..=servers).fold(1.0, |blocked, server| offered * blocked / (f64::from(server) + offered * blocked))
+}

@@ -1,0 +1,213 @@
+//! Random scenarios: one seed draws the whole of one, so that a failure can be run again from its number.
+
+use leeward_core::params::{Params, Raw};
+use leeward_core::registry::{Algorithm, Registry};
+use leeward_core::units::{Cost, Nanos, Rate, Tenant};
+use leeward_sim::config::{
+    Acquire, Application, Aqm, Arrivals, ClientModel, Costs, FirstServer, Kind, Kinds, LockKind, LockModel,
+    NetworkModel, Order, Path, Replicas, Segment, ServerModel, Shares, SimConfig, Stalls, Step, Workload,
+};
+use leeward_sim::service::Service;
+use rand_core::{Rng, SeedableRng};
+use rand_xoshiro::Xoshiro256PlusPlus;
+
+/// Everything one run needs.
+pub(crate) struct Scenario {
+    pub(crate) algorithm: Algorithm,
+    pub(crate) params: Params,
+    pub(crate) config: SimConfig,
+    /// For messages.
+    pub(crate) words: String,
+}
+
+/// The random choices of one scenario.
+struct Dice(Xoshiro256PlusPlus);
+
+impl Dice {
+    fn below(&mut self, n: u64) -> u64 {
+        self.0.next_u64() % n
+    }
+
+    fn one_of<T: Clone>(&mut self, choices: &[T]) -> T {
+        choices[self.below(choices.len() as u64) as usize].clone()
+    }
+
+    fn between(&mut self, low: u64, high: u64) -> u64 {
+        low + self.below(high - low + 1)
+    }
+}
+
+/// The scenario that `seed` draws, audited after every control period.
+pub(crate) fn draw(seed: u64, registry: &Registry) -> Scenario {
+    let mut dice = Dice(Xoshiro256PlusPlus::seed_from_u64(seed));
+    let algorithms: Vec<Algorithm> = registry.algorithms().cloned().collect();
+    let algorithm = dice.one_of(&algorithms);
+    let pairs = if algorithm.name == "breakwater" { breakwater_switches(&mut dice) } else { Vec::new() };
+    let params = algorithm.params(&pairs).expect("drawn parameters are valid");
+    let config = draw_config(&mut dice, seed);
+    let words = format!("{} {pairs:?} {config:?}", algorithm.name);
+    Scenario { algorithm, params, config, words }
+}
+
+fn breakwater_switches(dice: &mut Dice) -> Vec<(&'static str, Raw)> {
+    let word = |word: &str| Raw::Text(word.into());
+    let mut pairs = vec![
+        ("credits", Raw::Switch(dice.below(4) > 0)),
+        ("aqm", Raw::Switch(dice.below(3) > 0)),
+        ("additive", word(dice.one_of(&["carried", "at_least_one"]))),
+        ("waking", word(dice.one_of(&["fifo", "random"]))),
+        ("demand", word(dice.one_of(&["speculation", "synchronization"]))),
+    ];
+    if dice.below(2) == 0 {
+        pairs.push(("client_delay", word(dice.one_of(&["5us", "10us", "100us", "1ms"]))));
+    }
+    pairs
+}
+
+fn draw_config(dice: &mut Dice, seed: u64) -> SimConfig {
+    let mean = dice.one_of(&[Nanos(1_000), Nanos(10_000), Nanos(100_000)]);
+    let service = match dice.below(4) {
+        0 => Service::Exponential(mean),
+        1 => Service::Constant(mean),
+        2 => Service::Bimodal(mean),
+        _ => Service::Lognormal { mean, sigma: 1.0 },
+    };
+    let server = ServerModel {
+        cores: dice.between(1, 16) as u32,
+        costs: dice.one_of(&[Costs::default(), Costs::FREE]),
+        batch: dice.between(1, 32) as u32,
+        order: dice.one_of(&[Order::TasksFirst, Order::PacketsFirst]),
+        aqm: Aqm::Head,
+        scheduling: None,
+        stalls: dice.one_of(&[
+            None,
+            None,
+            Some(Stalls { every: Nanos::from_millis(2), lasts: Nanos::from_micros(200) }),
+        ]),
+        ..ServerModel::default()
+    };
+    let capacity = server.capacity(mean).0;
+    // About 20,000 requests at capacity: enough for every queue to fill and drain, few enough for hundreds of scenarios.
+    let duration = Nanos::from_secs_f64(20_000.0 / capacity);
+    let segments = dice.between(1, 4);
+    let demand = (0..segments)
+        .map(|segment| Segment {
+            from: duration * segment / segments,
+            rate: Rate(capacity * dice.between(0, 250) as f64 / 100.0),
+        })
+        .collect();
+    let network =
+        NetworkModel { rtt: Nanos(dice.between(0, 60_000)), jitter: Nanos(dice.one_of(&[0, 0, 5_000, 50_000])) };
+    SimConfig {
+        slo: (mean + network.rtt) * 10,
+        server,
+        network,
+        workload: Workload {
+            clients: dice.one_of(&[1, 3, 10, 100, 500]),
+            arrivals: dice.one_of(&[Arrivals::Poisson, Arrivals::Constant]),
+            shares: dice.one_of(&[Shares::Equal, Shares::Zipf(1.0)]),
+            demand,
+            service,
+        },
+        warmup: duration / 4,
+        duration,
+        window: Some(duration / 10),
+        fine_window: Some(duration / 100),
+        seed,
+        audit: true,
+        // Drawn last, so that everything else of a seed is what it was before there were locks.
+        application: draw_application(dice),
+        locks: draw_locks(dice, mean),
+        clients: draw_clients(dice, mean),
+        kinds: draw_kinds(dice, mean),
+        replicas: None,
+        tier: None,
+        graph: None,
+        enforced: 100,
+    }
+}
+
+/// The scenario that `seed` draws, on several servers.
+pub(crate) fn draw_with_replicas(seed: u64, registry: &Registry) -> Scenario {
+    let mut scenario = draw(seed, registry);
+    let mut dice = Dice(Xoshiro256PlusPlus::seed_from_u64(!seed));
+    let config = &mut scenario.config;
+    config.clients = ClientModel::default();
+    config.replicas = Some(Replicas {
+        servers: dice.one_of(&[2, 2, 3, 5]),
+        first: dice.one_of(&[FirstServer::Primary, FirstServer::InTurn]),
+        give_up: dice.one_of(&[None, Some(Nanos(1)), Some(Nanos::from_micros(10)), Some(Nanos::from_millis(1))]),
+    });
+    scenario.words = format!("{} {:?} {:?}", scenario.algorithm.name, scenario.params, scenario.config);
+    scenario
+}
+
+/// Every other scenario has clients that space their requests, or give up on them.
+fn draw_clients(dice: &mut Dice, mean: Nanos) -> ClientModel {
+    let pacing = dice.one_of(&[Nanos::ZERO, Nanos::ZERO, Nanos::ZERO, mean, mean * 20]);
+    let timeout = dice.one_of(&[None, None, None, Some(mean * 5), Some(Nanos::from_millis(1))]);
+    ClientModel { pacing, timeout }
+}
+
+/// Every other scenario has several kinds of requests.
+fn draw_kinds(dice: &mut Dice, mean: Nanos) -> Kinds {
+    let count = dice.one_of(&[0, 0, 0, 1, 2, 3, 10, 64]);
+    let weights: Vec<u64> = (0..count).map(|_| dice.between(1, 20)).collect();
+    let all = weights.iter().sum::<u64>() as f64;
+    let kind = |(index, weight): (usize, u64)| Kind {
+        tenant: Tenant(dice.one_of(&[0, 0, 1, 2, index as u32, u32::MAX])),
+        class: dice.one_of(&[None, Some(0), Some(3), Some(7)]),
+        deadline: dice.one_of(&[None, None, Some(Nanos(1)), Some(mean * 3), Some(mean * 20)]),
+        cost: Cost(dice.one_of(&[1, 1, 2, 50, 1_000_000])),
+        service: dice.one_of(&[None, None, Some(Service::Exponential(mean)), Some(Service::Constant(mean * 2))]),
+        ..Kind::new(&index.to_string(), weight as f64 / all)
+    };
+    Kinds(weights.into_iter().enumerate().map(kind).collect())
+}
+
+/// Every other scenario has locks.
+fn draw_application(dice: &mut Dice) -> Application {
+    let share = |dice: &mut Dice| dice.between(0, 20) as f64 / 20.0;
+    match dice.below(8) {
+        0 => Application::one_lock(share(dice), share(dice)),
+        1 => Application::two_locks(share(dice)),
+        2 => chained(dice.between(1, 10) as usize),
+        3 => nested(share(dice)),
+        _ => Application::default(),
+    }
+}
+
+/// Locks one after another, all taken by all requests.
+fn chained(locks: usize) -> Application {
+    let work = Step::Work(1.0 / locks as f64);
+    let steps = (0..locks).flat_map(|lock| [Step::Acquire(lock), work, Step::Release(lock)]).collect();
+    Application {
+        locks: (0..locks).map(|lock| format!("lock {lock}")).collect(),
+        paths: vec![Path { share: 1.0, steps }],
+    }
+}
+
+/// Locks within each other, given back in either order, with steps that take no time.
+fn nested(p: f64) -> Application {
+    use Step::{Acquire, Release, Work};
+    let path = |share, steps: &[Step]| Path { share, steps: steps.to_vec() };
+    let inner = [Acquire(0), Work(0.5), Acquire(1), Work(0.5), Release(0), Release(1)];
+    let outer = [Work(0.0), Acquire(0), Acquire(1), Release(1), Work(1.0), Release(0), Work(0.0)];
+    let lone = [Work(0.3), Acquire(1), Work(0.7), Release(1)];
+    let paths = vec![path(p / 2.0, &inner), path(p / 2.0, &outer), path(1.0 - p, &lone)];
+    Application { locks: vec!["outer".into(), "inner".into()], paths }
+}
+
+fn draw_locks(dice: &mut Dice, mean: Nanos) -> LockModel {
+    let span = mean * dice.between(0, 30);
+    LockModel {
+        kind: dice.one_of(&[LockKind::Mutex, LockKind::Mutex, LockKind::Spinlock]),
+        acquire: dice.one_of(&[
+            Acquire::Plain,
+            Acquire::UnlessCongested { budget: span, again: true },
+            Acquire::UnlessCongested { budget: span, again: false },
+            Acquire::Try,
+            Acquire::Timed { after: span },
+        ]),
+    }
+}

@@ -1,0 +1,127 @@
+//! Graphs of services: against queueing theory, the books on random graphs, the same bytes for the same seed, and what
+//! reservations and `downstream` are for.
+
+use crate::common::graphs::{call, config, draw, free, run};
+use leeward_core::params::Raw;
+use leeward_core::units::Nanos;
+use leeward_sim::graph::model::{Begin, CallModel, Deadlines, Graph, Passing, ServiceModel, Told};
+use leeward_sim::service::Service;
+use leeward_sim::{RunOutcome, SimError, simulate};
+
+const MICRO: u64 = 1_000;
+
+fn exponential(micros: u64) -> Service {
+    Service::Exponential(Nanos::from_micros(micros))
+}
+
+fn graph(services: Vec<ServiceModel>, calls: Vec<CallModel>) -> Graph {
+    Graph { services, calls, passing: Passing::default() }
+}
+
+/// A tandem of M/M/1 queues is a Jackson network: each queue is as if it stood alone, 1/(μ − λ), and the times add up. On its way back
+/// a request costs nothing, but waits for the core: for the rest of what it does, ρ/μ on average.
+#[test]
+fn a_chain_of_single_servers_is_a_jackson_network() {
+    let means = [10u64, 20, 14];
+    let names = ["a", "b", "c"];
+    let services = names.iter().zip(means).map(|(name, mean)| free(name, 1, exponential(mean))).collect();
+    let mut config =
+        config(graph(services, vec![call(0, 1), call(1, 2)]), 100, 35_000.0, Nanos::from_secs(1), 20_000, 3);
+    config.audit = false;
+    let report = run(&config, "none", &[]);
+    let sojourn = |mean: u64| 1.0 / (1e9 / (mean * MICRO) as f64 - 35_000.0) * 1e9;
+    let back = |mean: u64| 35_000.0 / 1e9 * (mean * MICRO) as f64 * (mean * MICRO) as f64;
+    let there: f64 = means.iter().map(|mean| sojourn(*mean)).sum();
+    let expected = there + means[..2].iter().map(|mean| back(*mean)).sum::<f64>();
+    assert!((report.latency.mean_ns / expected - 1.0).abs() < 0.03, "{} of {expected}", report.latency.mean_ns);
+    let services = &report.graph.as_ref().unwrap().services;
+    // A caller sees its callee and all that is behind it.
+    let last = services[2].latency.mean_ns;
+    assert!((last / sojourn(14) - 1.0).abs() < 0.03, "{last} of {}", sojourn(14));
+    let utilization = 35_000.0 * (20 * MICRO) as f64 / 1e9;
+    assert!((services[1].cpu_utilization / utilization - 1.0).abs() < 0.02, "{services:?}");
+}
+
+/// With as many cores as requests, a fan-out takes the longest of n exponential times: the mean is the harmonic number.
+#[test]
+fn a_fan_out_waits_for_the_slowest() {
+    let count = 8;
+    let mut services = vec![free("root", 128, Service::Constant(Nanos(1)))];
+    services.extend((0..count).map(|leaf| free(&format!("leaf{leaf}"), 128, exponential(50))));
+    let calls = (1..=count).map(|leaf| call(0, leaf)).collect();
+    let report = run(&config(graph(services, calls), 10, 10_000.0, Nanos::from_secs(1), 2_000, 5), "none", &[]);
+    let harmonic: f64 = (1..=count).map(|k| 1.0 / k as f64).sum();
+    let expected = 50_000.0 * harmonic;
+    assert!((report.latency.mean_ns / expected - 1.0).abs() < 0.03, "{} of {expected}", report.latency.mean_ns);
+}
+
+#[test]
+fn random_graphs_keep_their_books_under_every_controller() {
+    for algorithm in leeward_controllers::builtin().algorithms() {
+        for seed in 0..12 {
+            let report = run(&draw(seed), algorithm.name, &[]);
+            assert!(report.totals.offered > 0, "{} {seed}", algorithm.name);
+        }
+    }
+}
+
+#[test]
+fn the_same_seed_gives_the_same_run() {
+    for seed in 20..26 {
+        assert_eq!(run(&draw(seed), "breakwater", &[]), run(&draw(seed), "breakwater", &[]), "{seed}");
+    }
+    assert_ne!(run(&draw(20), "breakwater", &[]), run(&draw(21), "breakwater", &[]));
+}
+
+/// Two tiers, the second twice as slow as the first, at twice the second's capacity.
+fn narrow(passing: Passing, seed: u64) -> RunOutcome {
+    let cost = |service| ServiceModel { receive: Nanos(750), send: Nanos(765), rtt: Nanos::from_micros(10), ..service };
+    let services = vec![cost(free("front", 4, exponential(10))), cost(free("back", 4, exponential(20)))];
+    let graph = Graph { passing, ..graph(services, vec![call(0, 1)]) };
+    let rate = graph.capacity().0 * 2.0;
+    let config = config(graph, 200, rate, Nanos::from_micros(500), 400, seed);
+    run(&config, "breakwater", &[("additive", Raw::Text("at_least_one".into()))])
+}
+
+#[test]
+fn reservations_spare_the_work_that_would_be_lost() {
+    let ours = Passing { begin: Begin::Reserved, downstream: Told::Downstream, ..Passing::default() };
+    let reserved = narrow(ours, 1);
+    let admitted = narrow(Passing::default(), 1);
+    let wasted = |report: &RunOutcome| report.graph.as_ref().unwrap().wasted_upstream;
+    assert!(wasted(&reserved) < 0.1, "{}", wasted(&reserved));
+    assert!(wasted(&reserved) < 0.5 * wasted(&admitted), "{} and {}", wasted(&reserved), wasted(&admitted));
+    assert!(reserved.counts.good as f64 >= 0.95 * admitted.counts.good as f64);
+}
+
+/// A service that is asked by nobody after an overload has credits again when load comes back.
+#[test]
+fn retries_add_no_more_than_their_budget() {
+    let none = narrow(Passing::default(), 2);
+    let some = narrow(Passing { retries: 0.1, deadlines: Deadlines::Kept, ..Passing::default() }, 2);
+    let received = |report: &RunOutcome| report.graph.as_ref().unwrap().services[1].received as f64;
+    assert!(received(&some) <= 1.1 * received(&none) + 20.0, "{} after {}", received(&some), received(&none));
+}
+
+#[test]
+fn impossible_graphs_are_refused() {
+    let services = || vec![free("a", 1, exponential(1)), free("b", 1, exponential(1))];
+    let refused = |graph: Graph| {
+        let none = leeward_controllers::builtin().find("none").unwrap().clone();
+        let config = config(graph, 1, 1.0, Nanos::from_secs(1), 10, 1);
+        match simulate(&config, &none, &none.params(&[]).unwrap()) {
+            Err(SimError::Config(problem)) => problem,
+            other => panic!("{other:?}"),
+        }
+    };
+    assert!(refused(graph(services(), Vec::new())).contains("no request reaches `b`"));
+    assert!(refused(graph(services(), vec![call(0, 1), call(1, 0)])).contains("circle"));
+    assert!(refused(graph(services(), vec![call(0, 7)])).contains("a call is from"));
+    assert!(refused(graph(Vec::new(), Vec::new())).contains("1 to 1000 services"));
+    let mut coreless = services();
+    coreless[1].cores = 0;
+    assert!(refused(graph(coreless, vec![call(0, 1)])).contains("1 to 128 cores"));
+    let mut twins = services();
+    twins[1].name = "a".into();
+    assert!(refused(graph(twins, vec![call(0, 1)])).contains("two services are called `a`"));
+}

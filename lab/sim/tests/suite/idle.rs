@@ -1,0 +1,100 @@
+//! A server that is all but idle refuses nobody, though its cores sleep and are woken late.
+
+use leeward_core::params::Raw;
+use leeward_core::units::{Nanos, Rate};
+use leeward_outcome::RunOutcome;
+use leeward_sim::config::{Arrivals, Costs, NetworkModel, Segment, ServerModel, SimConfig, Stalls};
+use leeward_sim::service::Service;
+use leeward_sim::simulate;
+use leeward_sim::threads::wakes::WakeTable;
+
+const SERVICE: Nanos = Nanos::from_micros(10);
+
+/// Wake-ups as a virtual machine of two CPUs has them: of a hundred one takes longer than the
+/// default objective allows to wait.
+fn wakes() -> WakeTable {
+    let row = |spans: [u64; 6]| spans.map(Nanos::from_micros);
+    let rows = [[5, 10, 20, 60, 200, 600], [20, 45, 90, 180, 500, 1_500], [30, 70, 130, 260, 800, 3_000]];
+    WakeTable::new(rows.map(row)).unwrap()
+}
+
+/// Server of one core with the costs of loopback TCP, under the default objective.
+fn server(clients: u32, rate: impl FnOnce(Rate) -> f64, requests: f64) -> SimConfig {
+    let testbed = SimConfig::testbed(Service::Exponential(SERVICE), 1.0);
+    let costs = Costs { receive: Nanos(2_000), spawn: Nanos(100), send: Nanos(6_300), ..Costs::default() };
+    let server = ServerModel { cores: 1, costs, wake: Some(wakes()), ..ServerModel::default() };
+    let rate = Rate(rate(server.capacity(SERVICE)));
+    let mut config = SimConfig {
+        slo: Nanos::from_micros(200),
+        server,
+        network: NetworkModel { rtt: Nanos::from_micros(20), jitter: Nanos::ZERO },
+        ..testbed
+    };
+    config.workload.clients = clients;
+    config.workload.arrivals = Arrivals::Poisson;
+    config.workload.demand = vec![Segment { from: Nanos::ZERO, rate }];
+    config.duration = Nanos::from_secs(1).scale(requests / rate.0);
+    config.warmup = config.duration.scale(0.2);
+    config
+}
+
+fn run(config: &SimConfig, name: &str, set: &[(&str, &str)]) -> RunOutcome {
+    let registry = leeward_controllers::builtin();
+    let algorithm = registry.find(name).unwrap();
+    let pairs: Vec<(&str, Raw)> = set.iter().map(|(key, value)| (*key, Raw::Text((*value).into()))).collect();
+    let outcome = simulate(config, algorithm, &algorithm.params(&pairs).unwrap()).unwrap();
+    assert!(outcome.violations.is_empty(), "{name}: {:?}", outcome.violations);
+    outcome
+}
+
+/// Share of requests that were dropped, or ended at their client.
+fn refused(outcome: &RunOutcome) -> f64 {
+    let counts = &outcome.counts;
+    let ended = counts.dropped + counts.expired + counts.overflowed + counts.throttled;
+    ended as f64 / counts.offered as f64
+}
+
+/// With credits, and without, as on memcached's port.
+const CASES: [(&str, &[(&str, &str)]); 4] =
+    [("auto", &[]), ("auto", &[("credits", "off")]), ("breakwater", &[]), ("breakwater", &[("credits", "off")])];
+
+#[test]
+fn nobody_is_refused_at_a_fifth_of_the_capacity_and_below() {
+    for (rate, requests) in [(100.0, 5_000.0), (1_000.0, 20_000.0), (10_000.0, 40_000.0)] {
+        let config = server(10, |_| rate, requests);
+        for (name, set) in CASES {
+            let refused = refused(&run(&config, name, set));
+            assert!(refused <= 1e-4, "{name} {set:?} at {rate}/s refuses {refused:.5}");
+        }
+    }
+}
+
+#[test]
+fn at_half_load_next_to_nobody_is_refused_and_hardly_anybody_is_later_than_without_control() {
+    let config = server(1_000, |capacity| 0.5 * capacity.0, 80_000.0);
+    let without = run(&config, "none", &[]).latency.p99;
+    for (name, set) in CASES {
+        let outcome = run(&config, name, set);
+        let (refused, late) = (refused(&outcome), outcome.latency.p99);
+        assert!(refused <= 1e-3, "{name} {set:?} refuses {refused:.5}");
+        // Some wait for a credit. Where the machine takes cores away as well, it is the other way
+        // round.
+        let is_default = name == "auto";
+        assert!(!is_default || late.0 * 6 <= without.0 * 7, "{name} {set:?}: {late}, without control {without}");
+    }
+}
+
+/// A shared machine takes the core away for half a millisecond now and then, and for some milliseconds
+/// seldom. What came meanwhile is worked off.
+#[test]
+fn at_half_load_of_a_shared_machine_next_to_nobody_is_refused() {
+    let mut config = server(1_000, |capacity| 0.5 * capacity.0, 80_000.0);
+    config.server.stalls = Some(Stalls { every: Nanos::from_millis(20), lasts: Nanos::from_micros(500) });
+    let without = run(&config, "none", &[]).latency.p99;
+    for (name, set) in CASES {
+        let outcome = run(&config, name, set);
+        let (refused, late) = (refused(&outcome), outcome.latency.p99);
+        assert!(refused <= 1e-3, "{name} {set:?} refuses {refused:.5}");
+        assert!(late <= without, "{name} {set:?}: {late}, without control {without}");
+    }
+}

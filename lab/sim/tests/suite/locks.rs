@@ -1,0 +1,162 @@
+//! Promises of the ways of taking a lock, and what a controller is told of refusals.
+
+use leeward_core::server::{ControlLoop, Gauges, ServerHalves, Signals};
+use leeward_core::units::{Nanos, Rate};
+use leeward_sim::config::{Acquire, Application, LockKind, LockModel, Segment, SimConfig, Workload};
+use leeward_sim::{RunOutcome, service::Service, simulate, simulate_through};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Two locks with half of the requests each, which together can do 200 k/s, at this demand.
+fn config(demand: f64, kind: LockKind, acquire: Acquire) -> SimConfig {
+    let testbed = SimConfig::testbed(Service::Exponential(Nanos::from_micros(10)), 1.0);
+    SimConfig {
+        workload: Workload {
+            demand: vec![Segment { from: Nanos::ZERO, rate: Rate(demand) }],
+            ..testbed.workload.clone()
+        },
+        application: Application::two_locks(0.5),
+        locks: LockModel { kind, acquire },
+        warmup: Nanos::from_millis(50),
+        duration: Nanos::from_millis(250),
+        audit: true,
+        ..testbed
+    }
+}
+
+fn run(config: &SimConfig) -> RunOutcome {
+    let none = leeward_controllers::builtin().find("none").unwrap().clone();
+    let report = simulate(config, &none, &none.params(&[]).unwrap()).unwrap();
+    assert_eq!(report.violations, Vec::<String>::new());
+    report
+}
+
+const KINDS: [LockKind; 2] = [LockKind::Mutex, LockKind::Spinlock];
+
+#[test]
+fn a_plain_lock_is_always_waited_for() {
+    for kind in KINDS {
+        let report = run(&config(300e3, kind, Acquire::Plain));
+        assert_eq!((report.server.rejected, report.server.refused_at_locks), (0, 0));
+        for lock in &report.locks {
+            assert_eq!(lock.refused, 0);
+            match kind {
+                LockKind::Mutex => assert!(lock.utilization.unwrap() > 0.95, "{lock:?}"),
+                // Ten cores, each always at one of the two: a closed network of two like queues, so that each of the eleven ways
+                // to divide ten is as likely, and in one of them nobody is at this lock.
+                LockKind::Spinlock => assert!((lock.utilization.unwrap() - 10.0 / 11.0).abs() < 0.02, "{lock:?}"),
+            }
+        }
+        assert!(report.latency.p50 > Nanos::from_millis(1), "{kind:?}: what comes too much has to wait somewhere");
+    }
+}
+
+#[test]
+fn who_only_tries_never_waits() {
+    for kind in KINDS {
+        let report = run(&config(150e3, kind, Acquire::Try));
+        for lock in &report.locks {
+            assert_eq!((lock.waited, lock.wait_max), (0, Some(Nanos::ZERO)));
+            // A lock that is busy for 3/4 of what comes, and for nobody twice: M/M/1/1 refuses 0.75 / 1.75.
+            let refused = lock.refused as f64 / (lock.refused + lock.acquired) as f64;
+            assert!((refused - 0.75 / 1.75).abs() < 0.03, "{refused}");
+        }
+        assert_eq!(report.server.rejected, report.server.refused_at_locks);
+    }
+}
+
+#[test]
+fn nobody_waits_longer_than_the_time_out() {
+    for kind in KINDS {
+        let after = Nanos::from_micros(70);
+        let report = run(&config(300e3, kind, Acquire::Timed { after }));
+        for lock in &report.locks {
+            // The histogram rounds up by less than a thousandth.
+            assert!(lock.wait_max.unwrap().0 <= after.0 + after.0 / 500, "{lock:?}");
+            assert!(lock.refused > 0 && lock.waited > 0);
+        }
+    }
+}
+
+#[test]
+fn a_budget_keeps_latency_near_it() {
+    let limited = |budget, again| run(&config(220e3, LockKind::Mutex, Acquire::UnlessCongested { budget, again }));
+    let budget = Nanos::from_micros(85);
+    let once = limited(budget, false);
+    assert!(once.server.refused_at_locks > 0);
+    assert!(once.latency.p99 < Nanos::from_micros(250), "{:?}", once.latency);
+    assert!(once.counts.completed * 5 > 170_000, "{:?}", once.counts);
+    // Who is asked again has not waited longer than the budget in any line.
+    let again = limited(budget, true);
+    assert!(again.latency.p99 < once.latency.p99, "{:?}", again.latency);
+    assert!(again.counts.completed * 5 > 170_000, "{:?}", again.counts);
+    for (lock, unbounded) in again.locks.iter().zip(&once.locks) {
+        assert!(lock.wait_max.unwrap().0 <= budget.0 + budget.0 / 500 && lock.refused > 0, "{lock:?}");
+        assert!(unbounded.wait_max > Some(budget), "{unbounded:?}");
+    }
+    // Nothing left to spend: only who finds the lock free, or nobody waiting for it, gets it.
+    let nothing = limited(Nanos::ZERO, false);
+    assert!(nothing.latency.p99 < Nanos::from_micros(150), "{:?}", nothing.latency);
+    let nothing = limited(Nanos::ZERO, true);
+    assert!(nothing.locks.iter().all(|lock| lock.waited == 0), "{:?}", nothing.locks);
+}
+
+#[test]
+fn every_controller_meets_the_same_paths() {
+    // At a load that no controller touches, all of them take each lock equally often.
+    let config = config(20e3, LockKind::Mutex, Acquire::Plain);
+    let taken = |name: &str| {
+        let algorithm = leeward_controllers::builtin().find(name).unwrap().clone();
+        let report = simulate(&config, &algorithm, &algorithm.params(&[]).unwrap()).unwrap();
+        report.locks.iter().map(|lock| lock.acquired).collect::<Vec<_>>()
+    };
+    let expected = taken("none");
+    assert!(expected[0].abs_diff(2_000) < 200, "{expected:?}");
+    // Clients of these hold requests back until they have learnt; DAGOR begins with a threshold of 32.
+    let paced = ["breakwater", "efficiency", "auto", "seda", "dagor", "window"];
+    for algorithm in leeward_controllers::builtin().algorithms().filter(|algorithm| !paced.contains(&algorithm.name)) {
+        assert_eq!(taken(algorithm.name), expected, "{}", algorithm.name);
+    }
+    for name in paced {
+        let near = taken(name).iter().zip(&expected).all(|(now, then)| now.abs_diff(*then) * 8 <= *then);
+        assert!(near, "{name}: {:?} of {expected:?}", taken(name));
+    }
+}
+
+/// Adds up what a slow half is told.
+struct Told {
+    inner: Box<dyn ControlLoop>,
+    drops: Arc<AtomicU64>,
+    lock_drops: Arc<AtomicU64>,
+}
+
+impl ControlLoop for Told {
+    fn period(&self) -> Nanos {
+        self.inner.period()
+    }
+    fn tick(&mut self, signals: &Signals) {
+        self.drops.fetch_add(signals.drops, Ordering::Relaxed);
+        self.lock_drops.fetch_add(signals.lock_drops, Ordering::Relaxed);
+        self.inner.tick(signals);
+    }
+    fn gauges(&self) -> Gauges {
+        self.inner.gauges()
+    }
+}
+
+#[test]
+fn controllers_are_told_of_refusals() {
+    let (drops, lock_drops) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicU64::new(0)));
+    let algorithm = leeward_controllers::builtin().find("breakwater").unwrap().clone();
+    let told = |halves: ServerHalves| {
+        let control = Told { inner: halves.control, drops: Arc::clone(&drops), lock_drops: Arc::clone(&lock_drops) };
+        ServerHalves { cores: halves.cores, control: Box::new(control) }
+    };
+    let budget = Acquire::UnlessCongested { budget: Nanos::from_micros(134), again: true };
+    let config = SimConfig { warmup: Nanos::ZERO, ..config(300e3, LockKind::Mutex, budget) };
+    let report = simulate_through(&config, &algorithm, &algorithm.params(&[]).unwrap(), told).unwrap();
+    let (drops, lock_drops) = (drops.load(Ordering::Relaxed), lock_drops.load(Ordering::Relaxed));
+    assert!(lock_drops > 10_000 && lock_drops <= drops, "{lock_drops} of {drops}");
+    // The last ones may have left after the last tick, or not at all yet.
+    assert!(report.server.refused_at_locks - lock_drops < 100, "{lock_drops} {:?}", report.counts);
+}

@@ -1,0 +1,85 @@
+//! Every limiter's classic failure is lock-out: it shrinks under overload and never comes back. Here none may.
+
+use leeward_core::units::{Nanos, Rate, Time};
+use leeward_outcome::FineWindow;
+use leeward_sim::config::{Segment, Workload};
+use leeward_sim::{SimConfig, service::Service, simulate};
+
+/// Length of the windows in which recovery is looked for.
+const WINDOW: Nanos = Nanos::from_millis(20);
+
+/// Time after the overload within which a controller serves for good again. Most need a window or two; those that learn slowly, as published,
+/// have what they need.
+fn recovers_within(name: &str) -> Nanos {
+    match name {
+        "seda" => Nanos::from_millis(3_000),     // rates come back by steps per response
+        "throttle" => Nanos::from_millis(3_000), // it remembers the overload for a window
+        "topfull" => Nanos::from_millis(3_000),  // the rate moves by a few percent per interval
+        "gradient" => Nanos::from_millis(500),
+        _ => Nanos::from_millis(200),
+    }
+}
+
+/// Twice the capacity for half a second, then half of it: soon after, and until the end, it must be served as if nothing had happened.
+#[test]
+fn every_controller_comes_back_after_overload() {
+    for algorithm in leeward_controllers::builtin().algorithms() {
+        let testbed = SimConfig::testbed(Service::Exponential(Nanos::from_micros(10)), 1.0);
+        let capacity = testbed.workload.demand[0].rate.0;
+        let config = SimConfig {
+            workload: Workload {
+                clients: 200,
+                demand: vec![
+                    Segment { from: Nanos::ZERO, rate: Rate(capacity * 2.0) },
+                    Segment { from: Nanos::from_millis(500), rate: Rate(capacity * 0.5) },
+                ],
+                ..testbed.workload.clone()
+            },
+            warmup: Nanos::from_secs(4),
+            duration: Nanos::from_secs(5),
+            fine_window: Some(WINDOW),
+            ..testbed
+        };
+        let report = simulate(&config, algorithm, &algorithm.params(&[]).unwrap()).unwrap();
+        assert_eq!(report.violations, Vec::<String>::new());
+        let served = report.counts.good as f64 / report.counts.offered as f64;
+        println!("{}: {:.2} % of the demand in time", algorithm.name, served * 100.0);
+        // Poisson arrivals of a window stray by a percent; 90 % are well below that and far above a lock-out.
+        let least = 0.9 * capacity * 0.5 * WINDOW.as_secs_f64();
+        let over = Nanos::from_millis(500);
+        let poor = |window: &&FineWindow| window.start >= Time::ZERO + over && (window.good as f64) < least;
+        let back = report
+            .fine
+            .iter()
+            .rfind(poor)
+            .map_or(Nanos::ZERO, |window| (window.start + WINDOW).since(Time::ZERO + over));
+        println!("{}: back {back} after the overload", algorithm.name);
+        assert!(back <= recovers_within(algorithm.name), "{} is back {back} after the overload", algorithm.name);
+        assert!(served > 0.97, "{} serves only {:.1} % long after the overload", algorithm.name, served * 100.0);
+    }
+}
+
+/// The same from nothing at all: a server that has been idle must take full load at once.
+#[test]
+fn every_controller_takes_load_after_idling() {
+    for algorithm in leeward_controllers::builtin().algorithms() {
+        let testbed = SimConfig::testbed(Service::Exponential(Nanos::from_micros(10)), 1.0);
+        let capacity = testbed.workload.demand[0].rate.0;
+        let config = SimConfig {
+            workload: Workload {
+                demand: vec![
+                    Segment { from: Nanos::ZERO, rate: Rate(0.0) },
+                    Segment { from: Nanos::from_secs(1), rate: Rate(capacity * 0.7) },
+                ],
+                ..testbed.workload.clone()
+            },
+            warmup: Nanos::from_secs(4),
+            duration: Nanos::from_secs(5),
+            ..testbed
+        };
+        let report = simulate(&config, algorithm, &algorithm.params(&[]).unwrap()).unwrap();
+        let served = report.counts.good as f64 / report.counts.offered as f64;
+        println!("{}: {:.2} % of the demand in time", algorithm.name, served * 100.0);
+        assert!(served > 0.97, "{} serves only {:.1} % after idling", algorithm.name, served * 100.0);
+    }
+}

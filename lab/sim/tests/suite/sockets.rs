@@ -1,0 +1,69 @@
+//! A server behind sockets: what it saves when much waits is what the costs say, it saves nothing when little does, and all books balance.
+
+use crate::common::{checker, scenario};
+use leeward_core::units::Nanos;
+use leeward_sim::config::{Costs, ServerModel, SimConfig, Sockets};
+use leeward_sim::service::Service;
+use leeward_sim::{RunOutcome, simulate};
+
+const SCENARIOS: u64 = 150;
+const SOCKETS: Sockets = Sockets { receive: Nanos(300), send: Nanos(200), together: Nanos(5_000) };
+
+#[test]
+fn random_scenarios_behind_sockets_keep_their_books() {
+    let registry = leeward_controllers::builtin();
+    for seed in 1..=SCENARIOS {
+        let mut scenario = scenario::draw(seed, &registry);
+        scenario.config.server.sockets = Some(SOCKETS);
+        if let Err(violation) = checker::check(&scenario) {
+            panic!("{violation}\nseed {seed}: {}", scenario.words);
+        }
+    }
+}
+
+/// A core without control under `demand` times its capacity.
+fn run(service: Nanos, demand: f64, clients: u32, sockets: Option<Sockets>) -> RunOutcome {
+    let costs = Costs { receive: Nanos(2_000), spawn: Nanos(100), send: Nanos(6_000), ..Costs::default() };
+    let server = ServerModel { cores: 1, costs, sockets, ..ServerModel::default() };
+    let testbed = SimConfig::testbed(Service::Constant(service), 1.0);
+    let mut config =
+        SimConfig { warmup: Nanos::from_millis(400), duration: Nanos::from_millis(800), server, ..testbed };
+    config.workload.clients = clients;
+    config.workload.demand[0].rate.0 = config.server.capacity(service).0 * demand;
+    let none = leeward_controllers::builtin().find("none").unwrap().clone();
+    let report = simulate(&config, &none, &none.params(&[]).unwrap()).unwrap();
+    assert!(report.violations.is_empty(), "{:?}", report.violations);
+    report
+}
+
+/// CPU time of a request, µs, of a core that is never idle.
+fn per_request_us(report: &RunOutcome) -> f64 {
+    report.measured.as_secs_f64() * 1e6 / report.counts.completed as f64
+}
+
+#[test]
+fn deep_sockets_make_requests_cheaper_by_what_is_shared() {
+    // Ten clients with 256 unanswered each: 64 at a time are read.
+    let reading = (2.0 + 63.0 * 0.3) / 64.0;
+    // Work of 30 us is written at once, by itself, and the answer is known to have company: 0.2 us, and a write.
+    let slow = per_request_us(&run(Nanos::from_micros(30), 3.0, 10, Some(SOCKETS)));
+    let expected = 30.0 + 0.1 + reading + 0.2 + 6.0;
+    assert!((slow / expected - 1.0).abs() < 0.02, "{slow:.3} of {expected:.3}");
+    // Answers that take 1.2 us each share a write per 20 us. So they cost a fifth, and twice as much demand keeps the core busy.
+    let quick = per_request_us(&run(Nanos::from_micros(1), 8.0, 10, Some(SOCKETS)));
+    let expected = 1.0 + 0.1 + reading + 0.2 + 6.0 / 17.0;
+    assert!((quick / expected - 1.0).abs() < 0.06, "{quick:.3} of {expected:.3}");
+    // By themselves they cost what the costs say.
+    let alone = per_request_us(&run(Nanos::from_micros(1), 4.0, 10, None));
+    assert!((alone / 9.1 - 1.0).abs() < 0.01, "{alone:.3}");
+}
+
+#[test]
+fn shallow_sockets_save_nothing() {
+    let service = Nanos::from_micros(10);
+    let (with, without) = (run(service, 0.3, 1_000, Some(SOCKETS)), run(service, 0.3, 1_000, None));
+    assert_eq!(with.totals.offered, without.totals.offered);
+    let (p50, before) = (with.latency.p50.as_micros_f64(), without.latency.p50.as_micros_f64());
+    assert!((p50 / before - 1.0).abs() < 0.02, "{p50} of {before}");
+    assert!((with.cpu_utilization / without.cpu_utilization - 1.0).abs() < 0.02);
+}

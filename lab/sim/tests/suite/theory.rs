@@ -1,0 +1,129 @@
+//! The simulator against queueing theory: with all message costs at zero it is M/M/1, M/D/1, M/G/1 and M/M/c, and its
+//! mean waiting times must be the closed forms' within 1 %.
+
+use crate::common::queueing::{Queue, erlang_c, pollaczek_khinchine};
+use leeward_core::units::Nanos;
+use leeward_sim::config::{Application, LockKind, Path, Step};
+use leeward_sim::service::Service;
+
+const MEAN: Nanos = Nanos::from_micros(10);
+
+/// Loads, and how many requests it takes at each until chance is below 1 %: waiting times are correlated over a span
+/// that grows with 1 / (1 − load)².
+const LOADS: [(f64, f64); 4] = [(0.5, 2e6), (0.8, 6e6), (0.9, 20e6), (0.95, 60e6)];
+
+/// Compares waiting times of `service` on `cores` with what `expected_us` says for a load.
+fn check(cores: u32, service: &Service, expected_us: impl Fn(f64) -> f64) {
+    for (load, requests) in LOADS {
+        let report = queue(cores, service, load, requests).run();
+        let measured_us = report.waiting.unwrap().mean_ns / 1e3;
+        let error = measured_us / expected_us(load) - 1.0;
+        println!(
+            "{cores} core(s), {service:?}, load {load}: {measured_us:.3} us, theory {:.3} us, {:+.2} %",
+            expected_us(load),
+            error * 100.0
+        );
+        assert!(error.abs() < 0.01, "off by {:.2} %", error * 100.0);
+    }
+}
+
+/// Without locks.
+fn queue(cores: u32, service: &Service, load: f64, requests: f64) -> Queue {
+    let (application, kind) = (Application::default(), LockKind::Mutex);
+    Queue { cores, service: service.clone(), load, requests, seed: 1, application, kind }
+}
+
+/// With cores to spare, a mutex that every request takes for the whole of its work is a queue with one server.
+#[test]
+fn a_lone_mutex_is_m_g_1() {
+    let whole = Application::one_lock(1.0, 1.0);
+    for (service, scv) in
+        [(Service::Exponential(MEAN), 1.0), (Service::Constant(MEAN), 0.0), (Service::Bimodal(MEAN), 2.25)]
+    {
+        for (load, requests) in &LOADS[..2] {
+            let queue = Queue { application: whole.clone(), ..queue(3, &service, *load, *requests) };
+            check_lock(&queue, pollaczek_khinchine(*load, 10.0, scv));
+        }
+    }
+}
+
+/// Work before the lock, on a core for each request, keeps arrivals at the lock Poisson: still M/M/1, of half the work.
+#[test]
+fn a_mutex_behind_work_is_m_m_1() {
+    let application = Application::one_lock(1.0, 0.5);
+    for (load, requests) in &LOADS[..2] {
+        let queue = Queue {
+            application: application.clone(),
+            ..queue(64, &Service::Exponential(MEAN), *load * 2.0, *requests)
+        };
+        check_lock(&queue, pollaczek_khinchine(*load, 5.0, 1.0));
+    }
+}
+
+/// A spinlock keeps its waiters on cores, but they wait no less and no more; those that find no core wait for one.
+#[test]
+fn a_lone_spinlock_is_m_m_1() {
+    let whole = Application::one_lock(1.0, 1.0);
+    for (load, requests) in &LOADS[..2] {
+        let queue = Queue {
+            application: whole.clone(),
+            kind: LockKind::Spinlock,
+            ..queue(64, &Service::Exponential(MEAN), *load, *requests)
+        };
+        check_lock(&queue, pollaczek_khinchine(*load, 10.0, 1.0));
+    }
+}
+
+fn check_lock(queue: &Queue, expected_us: f64) {
+    let report = queue.run();
+    let lock = &report.locks[0];
+    let measured_us = lock.wait_mean_ns / 1e3;
+    let error = measured_us / expected_us - 1.0;
+    println!(
+        "{:?}, load {}: {measured_us:.3} us at the lock, theory {expected_us:.3} us, {:+.2} %",
+        queue.service,
+        queue.load,
+        error * 100.0
+    );
+    assert!(error.abs() < 0.015, "off by {:.2} %", error * 100.0);
+    assert_eq!(lock.refused, 0);
+}
+
+#[test]
+fn m_m_1() {
+    check(1, &Service::Exponential(MEAN), |load| pollaczek_khinchine(load, 10.0, 1.0));
+}
+
+#[test]
+fn m_d_1() {
+    check(1, &Service::Constant(MEAN), |load| pollaczek_khinchine(load, 10.0, 0.0));
+}
+
+#[test]
+fn m_g_1() {
+    // 20 % take 4 times the mean, 80 % a quarter: E[S²] = 0.2·16 + 0.8/16 = 3.25, so the squared variation is 2.25.
+    check(1, &Service::Bimodal(MEAN), |load| pollaczek_khinchine(load, 10.0, 2.25));
+}
+
+#[test]
+fn m_m_c() {
+    for cores in [4, 10] {
+        check(cores, &Service::Exponential(MEAN), |load| {
+            let offered = load * f64::from(cores);
+            erlang_c(cores, offered) * 10.0 / (f64::from(cores) - offered)
+        });
+    }
+}
+
+/// A disk is a queue with one server, which serves without a core: one core that works on nothing is enough for it.
+#[test]
+fn a_disk_is_m_g_1() {
+    let steps = vec![Step::Acquire(0), Step::Wait(1.0), Step::Release(0)];
+    let disk = Application { locks: vec!["disk".into()], paths: vec![Path { share: 1.0, steps }] };
+    for (service, scv) in [(Service::Exponential(MEAN), 1.0), (Service::Constant(MEAN), 0.0)] {
+        for (load, requests) in &LOADS[..2] {
+            let queue = Queue { application: disk.clone(), ..queue(1, &service, *load, *requests) };
+            check_lock(&queue, pollaczek_khinchine(*load, 10.0, scv));
+        }
+    }
+}

@@ -1,0 +1,364 @@
+//! When requests are issued and by which client: open loop, whatever the server does. The schedule depends on the
+//! workload and the seed only, so every controller meets the same one.
+
+use crate::demand::{Arrivals, Segment, Shares, Workload};
+use crate::rng::{Purpose, Rng};
+use leeward_core::units::{Nanos, Rate, Time};
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+
+/// The stream of requests: ask for the next one, in order of time.
+pub struct ArrivalStream {
+    rng: Rng,
+    segments: Vec<Segment>,
+    segment: usize,
+    process: Process,
+}
+
+enum Process {
+    /// All clients' Poisson processes are one Poisson process whose points choose their client.
+    Poisson { at: f64, clients: Draw, bursts: Option<Bursts> },
+    /// Every client counts its own period.
+    Constant(Metronomes),
+}
+
+impl ArrivalStream {
+    /// The stream that `seed` draws for `workload`. Without any segment of demand it is empty, and so is that of a closed loop, whose clients
+    /// wait for answers: [`ThinkTimes`](crate::ThinkTimes) has those.
+    pub fn new(workload: &Workload, seed: u64) -> Self {
+        let mut rng = Rng::new(seed, Purpose::Arrivals);
+        let mut segments = workload.demand.clone();
+        if segments.is_empty() || workload.arrivals == Arrivals::Closed {
+            segments.clear();
+            segments.push(Segment { from: Nanos::ZERO, rate: Rate(0.0) });
+        }
+        let shares = shares(workload);
+        let process = match workload.arrivals {
+            Arrivals::Poisson | Arrivals::Bursts { .. } | Arrivals::Closed => Process::Poisson {
+                at: 0.0,
+                clients: match workload.shares {
+                    Shares::Equal => Draw::Even(u64::from(workload.clients)),
+                    Shares::Zipf(_) => Draw::alias(&shares),
+                },
+                bursts: match workload.arrivals {
+                    Arrivals::Bursts { peak_permille, lasts } => Some(Bursts::new(peak_permille, lasts, &mut rng)),
+                    _ => None,
+                },
+            },
+            Arrivals::Constant => {
+                let phases = shares.iter().map(|_| rng.unit()).collect();
+                Process::Constant(Metronomes::new(shares, phases, segments[0].rate.0))
+            }
+        };
+        ArrivalStream { rng, segments, segment: 0, process }
+    }
+
+    /// Enters the next segment.
+    fn advance(&mut self) -> Option<()> {
+        let next = self.segments.get(self.segment + 1)?;
+        self.segment += 1;
+        if let Process::Constant(metronomes) = &mut self.process {
+            metronomes.change_rate(next.from.0 as f64, next.rate.0);
+        }
+        Some(())
+    }
+}
+
+impl Iterator for ArrivalStream {
+    type Item = (Time, u32);
+
+    /// The next request: its time and its client. `None` when no more will come.
+    fn next(&mut self) -> Option<(Time, u32)> {
+        loop {
+            let rate = self.segments[self.segment].rate.0;
+            let end = self.segments.get(self.segment + 1).map_or(f64::INFINITY, |next| next.from.0 as f64);
+            match &mut self.process {
+                Process::Poisson { at, clients, bursts } => {
+                    // Nothing comes in a pause, whatever the chain does.
+                    let (rate, change) = match bursts.as_mut().filter(|_| rate > 0.0) {
+                        Some(bursts) => bursts.at(*at, rate, &mut self.rng),
+                        None => (rate, f64::INFINITY),
+                    };
+                    if change < end && rate <= 0.0 {
+                        *at = change;
+                        continue;
+                    }
+                    let next = if rate > 0.0 { *at + self.rng.exponential() / rate * 1e9 } else { f64::INFINITY };
+                    if next >= change && change < end {
+                        // Memoryless: what is left of a gap is as good as a new one, of the new rate.
+                        *at = change;
+                        continue;
+                    }
+                    if next < end {
+                        *at = next;
+                        let client = clients.draw(&mut self.rng);
+                        return Some((Time(next as u64), client));
+                    }
+                    // Memoryless: what is left of a gap at a change of rate is as good as a new gap.
+                    *at = end;
+                }
+                Process::Constant(metronomes) => {
+                    if let Some((at, client)) = metronomes.next(end) {
+                        return Some((Time(at), client));
+                    }
+                }
+            }
+            self.advance()?;
+        }
+    }
+}
+
+/// The chain of peaks and valleys.
+struct Bursts {
+    /// Factors on the rate: now, and after the next change.
+    now: f64,
+    then: f64,
+    /// Mean of a state's length, and when this one ends, ns.
+    lasts: f64,
+    until: f64,
+}
+
+impl Bursts {
+    fn new(peak_permille: u16, lasts: Nanos, rng: &mut Rng) -> Self {
+        let peak = f64::from(peak_permille) / 1e3;
+        let lasts = (lasts.0 as f64).max(1.0);
+        let until = rng.exponential() * lasts;
+        let (now, then) = if rng.unit() < 0.5 { (peak, 2.0 - peak) } else { (2.0 - peak, peak) };
+        Bursts { now, then, lasts, until }
+    }
+
+    /// The rate at `at`, and when it changes.
+    fn at(&mut self, at: f64, rate: f64, rng: &mut Rng) -> (f64, f64) {
+        while self.until <= at {
+            std::mem::swap(&mut self.now, &mut self.then);
+            self.until += rng.exponential() * self.lasts;
+        }
+        ((rate * self.now).max(0.0), self.until)
+    }
+}
+
+/// Metronomes of the clients, each with a period of its own. Times are kept with their fraction of a nanosecond, so
+/// that short periods neither drift nor stand still.
+struct Metronomes {
+    /// Of all clients, per second.
+    rate: f64,
+    shares: Vec<f64>,
+    /// When each client is due, in ns; infinite while the rate is zero.
+    due: Vec<f64>,
+    /// Time that each client still had to wait when the rate last changed, in units of its period: a pause keeps the
+    /// phases.
+    left: Vec<f64>,
+    /// Due time, order of drawing among equals, client.
+    heap: BinaryHeap<Reverse<(u64, u64, u32)>>,
+    drawn: u64,
+}
+
+impl Metronomes {
+    fn new(shares: Vec<f64>, phases: Vec<f64>, rate: f64) -> Self {
+        let due = vec![f64::INFINITY; shares.len()];
+        let mut metronomes = Metronomes { rate: 0.0, shares, due, left: phases, heap: BinaryHeap::new(), drawn: 0 };
+        metronomes.change_rate(0.0, rate);
+        metronomes
+    }
+
+    /// The next that is due before `end` (ns), and its client.
+    fn next(&mut self, end: f64) -> Option<(u64, u32)> {
+        let Reverse((at, _, client)) = *self.heap.peek().filter(|Reverse((at, ..))| (*at as f64) < end)?;
+        self.heap.pop();
+        self.due[client as usize] += self.period(client as usize);
+        self.push(client);
+        Some((at, client))
+    }
+
+    /// From `from` (ns) on, all clients together issue `rate`. What is left of a period takes as long as the new rate
+    /// says.
+    fn change_rate(&mut self, from: f64, rate: f64) {
+        if self.rate > 0.0 {
+            for client in 0..self.due.len() {
+                self.left[client] = (self.due[client] - from) / self.period(client);
+            }
+        }
+        self.rate = rate;
+        self.heap.clear();
+        for client in 0..self.due.len() {
+            let wait = if rate > 0.0 { self.left[client] * self.period(client) } else { f64::INFINITY };
+            self.due[client] = from + wait;
+            self.push(client as u32);
+        }
+    }
+
+    /// Of this client, in ns.
+    fn period(&self, client: usize) -> f64 {
+        1e9 / (self.rate * self.shares[client])
+    }
+
+    fn push(&mut self, client: u32) {
+        let at = self.due[client as usize] as u64;
+        if at != u64::MAX {
+            self.drawn += 1;
+            self.heap.push(Reverse((at, self.drawn, client)));
+        }
+    }
+}
+
+/// Each client's part of the demand.
+pub(crate) fn shares(workload: &Workload) -> Vec<f64> {
+    let weights: Vec<f64> = (1..=workload.clients)
+        .map(|rank| match workload.shares {
+            Shares::Equal => 1.0,
+            Shares::Zipf(exponent) => libm::pow(f64::from(rank), -exponent),
+        })
+        .collect();
+    let sum: f64 = weights.iter().sum();
+    weights.iter().map(|weight| weight / sum).collect()
+}
+
+/// Draws a client by its share in constant time.
+enum Draw {
+    Even(u64),
+    /// Vose's alias method: a slot keeps its own client with its probability, else gives its alias.
+    Alias {
+        keep: Vec<f64>,
+        alias: Vec<u32>,
+    },
+}
+
+impl Draw {
+    fn alias(shares: &[f64]) -> Self {
+        let count = shares.len();
+        let mut scaled: Vec<f64> = shares.iter().map(|share| share * count as f64).collect();
+        let mut keep = vec![1.0; count];
+        let mut alias: Vec<u32> = (0..count as u32).collect();
+        let (mut small, mut large): (Vec<usize>, Vec<usize>) = (0..count).partition(|slot| scaled[*slot] < 1.0);
+        while let (Some(poor), Some(rich)) = (small.pop(), large.pop()) {
+            keep[poor] = scaled[poor];
+            alias[poor] = rich as u32;
+            scaled[rich] -= 1.0 - scaled[poor];
+            if scaled[rich] < 1.0 { small.push(rich) } else { large.push(rich) }
+        }
+        Draw::Alias { keep, alias }
+    }
+
+    fn draw(&self, rng: &mut Rng) -> u32 {
+        match self {
+            Draw::Even(clients) => rng.below(*clients) as u32,
+            Draw::Alias { keep, alias } => {
+                let slot = rng.below(keep.len() as u64) as usize;
+                if rng.unit() < keep[slot] { slot as u32 } else { alias[slot] }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::service::Service;
+
+    fn workload(arrivals: Arrivals, shares: Shares) -> Workload {
+        Workload {
+            clients: 100,
+            arrivals,
+            shares,
+            demand: vec![
+                Segment { from: Nanos::ZERO, rate: Rate(100_000.0) },
+                Segment { from: Nanos::from_secs(1), rate: Rate(0.0) },
+                Segment { from: Nanos::from_secs(2), rate: Rate(300_000.0) },
+            ],
+            service: Service::Constant(Nanos(1)),
+        }
+    }
+
+    /// Requests per second of the run, and per client.
+    fn count(arrivals: Arrivals, shares: Shares) -> ([u64; 3], Vec<u64>) {
+        let stream = ArrivalStream::new(&workload(arrivals, shares), 7);
+        let (mut seconds, mut clients) = ([0; 3], vec![0; 100]);
+        let mut last = Time::ZERO;
+        for (at, client) in stream {
+            assert!(at >= last, "time runs backwards");
+            last = at;
+            let Some(second) = seconds.get_mut((at.0 / 1_000_000_000) as usize) else { break };
+            *second += 1;
+            clients[client as usize] += 1;
+        }
+        (seconds, clients)
+    }
+
+    #[test]
+    fn rates_follow_the_segments() {
+        for (arrivals, tolerance) in [(Arrivals::Poisson, 0.02), (Arrivals::Constant, 0.002)] {
+            let (seconds, _) = count(arrivals, Shares::Equal);
+            assert_eq!(seconds[1], 0, "{arrivals:?}");
+            for (counted, expected) in [(seconds[0], 1e5), (seconds[2], 3e5)] {
+                assert!((counted as f64 / expected - 1.0).abs() < tolerance, "{arrivals:?}: {counted} of {expected}");
+            }
+        }
+    }
+
+    #[test]
+    fn bursts_keep_the_mean_and_spread_the_counts() {
+        let bursts = Arrivals::Bursts { peak_permille: 1_800, lasts: Nanos::from_millis(1) };
+        let (seconds, _) = count(bursts, Shares::Equal);
+        assert_eq!(seconds[1], 0);
+        assert!((seconds[0] as f64 / 1e5 - 1.0).abs() < 0.1, "{seconds:?}");
+        assert!((seconds[2] as f64 / 3e5 - 1.0).abs() < 0.1, "{seconds:?}");
+        // Variance over mean of counts in 10 ms: 1 of a Poisson process; of this chain 1 + 2 (0.8)^2 rate tau (1 - ...), tau half a
+        // state's length: some 60 at 100 per ms.
+        let dispersion = |arrivals| {
+            let mut counts = vec![0.0; 100];
+            for (at, _) in ArrivalStream::new(&workload(arrivals, Shares::Equal), 7) {
+                let Some(count) = counts.get_mut((at.0 / 10_000_000) as usize) else { break };
+                *count += 1.0;
+            }
+            let mean = counts.iter().sum::<f64>() / 100.0;
+            counts.iter().map(|count| (count - mean) * (count - mean)).sum::<f64>() / 100.0 / mean
+        };
+        let (bursty, even) = (dispersion(bursts), dispersion(Arrivals::Poisson));
+        assert!((0.6..1.6).contains(&even) && (30.0..120.0).contains(&bursty), "{bursty} and {even}");
+    }
+
+    #[test]
+    fn a_pause_keeps_the_phases() {
+        // Before the first request, and in the middle of a run.
+        for pause_from in [0, 1] {
+            let mut paused = workload(Arrivals::Constant, Shares::Equal);
+            paused.demand.drain(..1 - pause_from);
+            paused.demand[0].from = Nanos::ZERO;
+            let resumes = paused.demand.last().unwrap().from;
+            let mut stream = ArrivalStream::new(&paused, 7);
+            let after: Vec<u64> = std::iter::from_fn(|| stream.next())
+                .map(|(at, _)| at.0)
+                .skip_while(|at| *at < resumes.0)
+                .take(100)
+                .collect();
+            let distinct: std::collections::BTreeSet<u64> = after.iter().copied().collect();
+            assert!(distinct.len() > 90, "100 clients come at {} moments", distinct.len());
+            // 100 clients at 3,000/s each: all within one period of a third of a millisecond.
+            assert!(after.iter().all(|at| at - resumes.0 <= 333_334), "{after:?}");
+        }
+    }
+
+    #[test]
+    fn periods_of_a_nanosecond_and_less_neither_drift_nor_stop() {
+        for (rate, expected) in [(600_000_001.0, 600_000.0), (5e9, 5e6)] {
+            let alone = Workload {
+                clients: 1,
+                demand: vec![Segment { from: Nanos::ZERO, rate: Rate(rate) }],
+                ..workload(Arrivals::Constant, Shares::Equal)
+            };
+            let mut stream = ArrivalStream::new(&alone, 7);
+            let in_a_millisecond = std::iter::from_fn(|| stream.next()).take_while(|(at, _)| at.0 < 1_000_000);
+            let counted = in_a_millisecond.take(10_000_000).count() as f64;
+            assert!((counted - expected).abs() <= 2.0, "{counted} of {expected}");
+        }
+    }
+
+    #[test]
+    fn shares_are_what_was_asked_for() {
+        for arrivals in [Arrivals::Poisson, Arrivals::Constant] {
+            let (_, clients) = count(arrivals, Shares::Zipf(1.0));
+            let first_over_tenth = clients[0] as f64 / clients[9] as f64;
+            assert!((first_over_tenth / 10.0 - 1.0).abs() < 0.06, "{arrivals:?}: {first_over_tenth}");
+        }
+    }
+}

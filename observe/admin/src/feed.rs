@@ -1,0 +1,146 @@
+//! The state once a second, as server-sent events, and the last minutes for whoever has just come. Never here: sockets.
+
+use crate::routes::{State, described};
+use leeward_observe::exemplar::LOOKED_AT;
+use leeward_observe::why::{self, Alike, Context};
+use leeward_observe::{LatencyCounts, Percentiles, Snapshot};
+use serde_json::{Value, json};
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::atomic::Ordering;
+
+/// First words of a stream: a browser that loses the server asks again after a second.
+pub(crate) const BEGINNING: &str = "retry: 1000\n\n";
+/// Seconds that are kept for listeners who come later.
+const KEPT: usize = 300;
+/// Refusals in words with each state, and kinds of them.
+const REFUSALS: usize = 8;
+/// Seconds whose latencies the percentiles beside those of the last second are of.
+const RECENT: usize = 10;
+
+/// The stream of states.
+#[derive(Debug, Default)]
+pub(crate) struct Feed {
+    past: VecDeque<String>,
+    latencies: BTreeMap<String, Latencies>,
+}
+
+/// Latencies of a source so far, as they were each second, oldest first.
+#[derive(Debug, Default)]
+struct Latencies(VecDeque<LatencyCounts>);
+
+impl Latencies {
+    /// Takes a second: percentiles of it alone, and of the last seconds. Nothing is known before the second one.
+    fn tick(&mut self, now: LatencyCounts) -> (Option<Percentiles>, Option<Percentiles>) {
+        // Counts that went back are another source's of that name.
+        if self.0.back().is_some_and(|last| last.count() > now.count()) {
+            self.0.clear();
+        }
+        let since = |then: Option<&LatencyCounts>| then.and_then(|then| now.since(then).percentiles());
+        let percentiles = (since(self.0.back()), since(self.0.front()));
+        if self.0.len() == RECENT {
+            self.0.pop_front();
+        }
+        self.0.push_back(now);
+        percentiles
+    }
+}
+
+impl Feed {
+    /// The state of this second, as an event; kept for later listeners without what only matters now.
+    pub(crate) fn tick(&mut self, state: &State) -> String {
+        let mut servers = Vec::new();
+        let mut kept = Vec::new();
+        let sources = state.sources.all();
+        self.latencies.retain(|known, _| sources.iter().any(|(name, _)| name == known));
+        for (name, source) in sources {
+            let mut snapshot = Snapshot { port: name.clone(), ..source.snapshot() };
+            let latencies = std::mem::take(&mut snapshot.latencies);
+            let (second, recent) = self.latencies.entry(name.clone()).or_default().tick(latencies);
+            let mut numbers = numbers(&snapshot);
+            numbers["latency"] = json!(second);
+            kept.push(numbers);
+            let context = source.context();
+            let decisions = source.decisions(LOOKED_AT);
+            let refusals = decisions.iter().filter(|decision| decision.refused.is_some()).take(REFUSALS);
+            let kinds = why::fold(&decisions, REFUSALS);
+            let mut told = serde_json::to_value(&snapshot).unwrap_or_default();
+            told["latency"] = json!(second);
+            told["latency_recent"] = json!(recent);
+            told["refusals"] = refusals.map(|decision| described(&name, decision, &context)).collect();
+            told["refusal_kinds"] = kinds.iter().map(|alike| folded(&name, alike, &context)).collect();
+            servers.push(told);
+        }
+        let is_stopping = state.is_stopping.load(Ordering::Relaxed);
+        if self.past.len() == KEPT {
+            self.past.pop_front();
+        }
+        self.past.push_back(json!({ "servers": kept }).to_string());
+        format!("data: {}\n\n", json!({ "stopping": is_stopping, "servers": servers }))
+    }
+
+    /// The seconds so far, as one event.
+    pub(crate) fn past(&self) -> String {
+        let seconds: Vec<&str> = self.past.iter().map(String::as_str).collect();
+        format!("event: past\ndata: [{}]\n\n", seconds.join(","))
+    }
+}
+
+/// Refusals of one kind: the newest of them, with their count and the time of the first.
+fn folded(port: &str, alike: &Alike, context: &Context) -> Value {
+    let mut told = described(port, &alike.newest, context);
+    told["count"] = alike.count.into();
+    let mut first = alike.newest;
+    first.at = alike.first;
+    told["first_unix_ms"] = (context.unix_ns_of(&first) / 1_000_000).into();
+    told
+}
+
+/// The numbers that are drawn over time.
+fn numbers(snapshot: &Snapshot) -> Value {
+    json!({
+        "port": snapshot.port,
+        "unix_ns": snapshot.unix_ns,
+        "uptime_ns": snapshot.uptime_ns,
+        "slo_ns": snapshot.slo_ns,
+        "target_ns": snapshot.target_ns,
+        "cores": snapshot.cores,
+        "idle_ns": snapshot.idle_ns,
+        "arrived": snapshot.arrived,
+        "completed": snapshot.completed,
+        "failed": snapshot.failed,
+        "in_time": snapshot.in_time,
+        "in_flight": snapshot.in_flight,
+        "standing_ns": snapshot.standing_ns,
+        "credit_pool": snapshot.credit_pool,
+        "credits_issued": snapshot.credits_issued,
+        "level": snapshot.level,
+        "refused": snapshot.refused,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use leeward_core::units::Nanos;
+
+    #[test]
+    fn percentiles_are_of_the_last_second_and_of_the_last_ten() {
+        let counter = leeward_observe::Latencies::default();
+        let mut latencies = Latencies::default();
+        let mut tick = |results: u64, latency: u64| {
+            (0..results).for_each(|_| counter.note(Nanos(latency)));
+            let mut sum = LatencyCounts::default();
+            counter.add_to(&mut sum);
+            let (second, recent) = latencies.tick(sum);
+            (second.map(|of| of.count), recent.map(|of| of.count))
+        };
+        assert_eq!(tick(5, 1_000), (None, None), "of what was before nothing is known");
+        assert_eq!(tick(0, 0), (None, None));
+        assert_eq!(tick(100, 1_000), (Some(100), Some(100)));
+        (0..8).for_each(|_| _ = tick(1, 9_000));
+        assert_eq!(tick(0, 0), (None, Some(108)));
+        assert_eq!(tick(0, 0), (None, Some(8)), "the hundred are more than ten seconds ago");
+        assert_eq!(tick(2, 9_000), (Some(2), Some(9)));
+        assert_eq!(latencies.tick(LatencyCounts::default()), (None, None), "another source of that name");
+    }
+}

@@ -1,0 +1,322 @@
+//! The admin port over real sockets: every path, and whatever a browser, a scraper or an attacker may do.
+
+#[path = "../../../server/http1/tests/suite/requests.rs"]
+mod requests;
+
+use leeward_admin::{Admin, Sources};
+use leeward_core::units::{Nanos, Time};
+use leeward_observe::snapshot::Refused;
+use leeward_observe::why::Context;
+use leeward_observe::{Decision, DecisionId, Reason, Ring, Snapshot, Source};
+use leeward_testkit::greetings::GREETINGS;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+/// A source whose counters stand still unless told otherwise.
+struct Still {
+    ring: Ring,
+    standing_ns: AtomicU64,
+}
+
+impl Still {
+    fn new() -> Arc<Still> {
+        let ring = Ring::new(256);
+        for number in 1..=5_u64 {
+            let reason = if number == 3 { Reason::Lock } else { Reason::Delay };
+            let mut decision = Decision::refused(Time(number * 1_000_000), reason);
+            decision.delay = Nanos::from_micros(number);
+            ring.write(&decision);
+        }
+        ring.write(&Decision::admitted(Time(6_000_000)));
+        Arc::new(Still { ring, standing_ns: AtomicU64::new(0) })
+    }
+}
+
+impl Source for Still {
+    fn snapshot(&self) -> Snapshot {
+        Snapshot {
+            mode: "enforce",
+            arrived: 9,
+            admitted: 4,
+            refused: vec![Refused { reason: "delay", class: None, count: 5 }],
+            standing_ns: self.standing_ns.load(Ordering::Relaxed),
+            target_ns: Some(80_000),
+            ..Snapshot::default()
+        }
+    }
+
+    fn decision(&self, id: DecisionId) -> Option<Decision> {
+        self.ring.read(id)
+    }
+
+    fn decisions(&self, count: usize) -> Vec<Decision> {
+        self.ring.newest(count)
+    }
+
+    fn context(&self) -> Context {
+        Context { controller: "breakwater".into(), now: Time(7_000_000), unix_ns: 7_000_000, ..Context::default() }
+    }
+}
+
+fn port() -> (Admin, Arc<Still>) {
+    let still = Still::new();
+    let sources = Sources::default();
+    sources.put("rpc", still.clone());
+    (Admin::start("127.0.0.1:0", sources, "slo = \"1ms\"\n".into()).unwrap(), still)
+}
+
+fn connect(admin: &Admin) -> TcpStream {
+    let stream = TcpStream::connect(admin.address()).unwrap();
+    stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+    stream
+}
+
+/// Everything that comes back for these bytes.
+fn exchange(admin: &Admin, bytes: &[u8]) -> String {
+    let mut stream = connect(admin);
+    // The port may answer and go before all is written.
+    let _ = stream.write_all(bytes);
+    let mut heard = Vec::new();
+    let _ = stream.read_to_end(&mut heard);
+    String::from_utf8(heard).unwrap()
+}
+
+fn get(admin: &Admin, path: &str) -> (u16, String) {
+    let heard = exchange(admin, format!("GET {path} HTTP/1.1\r\nhost: {}\r\n\r\n", admin.address()).as_bytes());
+    let (head, body) = heard.split_once("\r\n\r\n").unwrap_or_else(|| panic!("no head in: {heard}"));
+    let length = head.lines().find_map(|line| line.strip_prefix("content-length: ")).unwrap();
+    assert_eq!(length.parse::<usize>().unwrap(), body.len());
+    (head[9..12].parse().unwrap(), body.into())
+}
+
+#[test]
+fn every_path_answers() {
+    let (admin, still) = port();
+    assert_eq!(get(&admin, "/healthz"), (200, "alive\n".into()));
+    assert_eq!(get(&admin, "/readyz"), (200, "ready\n".into()));
+    assert_eq!(get(&admin, "/debug/config"), (200, "slo = \"1ms\"\n".into()));
+    let (status, metrics) = get(&admin, "/metrics");
+    assert_eq!(status, 200);
+    assert!(metrics.contains("leeward_requests_arrived_total{port=\"rpc\"} 9\n"), "{metrics}");
+    let (status, page) = get(&admin, "/");
+    assert!(status == 200 && page.starts_with("<!doctype html>"));
+    assert_eq!(get(&admin, "/debug/locks").1, "{\"locks\":[]}\n");
+
+    let list = |query: &str| -> Vec<serde_json::Value> {
+        let (status, body) = get(&admin, &format!("/debug/decisions{query}"));
+        assert_eq!(status, 200, "{body}");
+        let told: serde_json::Value = serde_json::from_str(&body).unwrap();
+        told["decisions"].as_array().unwrap().clone()
+    };
+    assert_eq!(list("").len(), 6);
+    assert_eq!(list("?n=2").iter().map(|told| told["id"].clone()).collect::<Vec<_>>(), ["6", "5"]);
+    assert_eq!(list("?reason=lock")[0]["id"], "3");
+    assert_eq!((list("?port=memcached").len(), list("?tenant=7").len()), (0, 0));
+    for wrong in ["?n=x", "?n=-1", "?reason=delays", "?tenant=x"] {
+        assert_eq!(get(&admin, &format!("/debug/decisions{wrong}")).0, 400, "{wrong}");
+    }
+    let (status, why) = get(&admin, "/debug/why?id=3");
+    assert!(status == 200 && why.contains("Refused at 00:00:00.003 UTC: lock."), "{why}");
+    assert_eq!(get(&admin, "/debug/why?id=77").0, 404);
+    for wrong in ["", "?id=", "?id=xyz", "?id=0", "?id=../../etc"] {
+        assert_eq!(get(&admin, &format!("/debug/why{wrong}")).0, 400, "{wrong}");
+    }
+    // Overload is no reason not to be ready, unless somebody asks for that.
+    still.standing_ns.store(90_000, Ordering::Relaxed);
+    assert_eq!((get(&admin, "/readyz").0, get(&admin, "/readyz?overload=1").0), (200, 503));
+    admin.begin_stopping();
+    assert_eq!((get(&admin, "/readyz").0, get(&admin, "/healthz").0), (503, 200));
+}
+
+#[test]
+fn metrics_come_in_the_format_that_is_accepted() {
+    let (admin, _) = port();
+    let heard = exchange(&admin, b"GET /metrics HTTP/1.0\r\naccept: application/openmetrics-text\r\n\r\n");
+    assert!(heard.contains("content-type: application/openmetrics-text; version=1.0.0") && heard.ends_with("# EOF\n"));
+}
+
+/// Clients of other protocols get an answer of HTTP's and an end.
+#[test]
+fn clients_of_other_protocols_are_refused() {
+    let (admin, _) = port();
+    for (name, bytes) in GREETINGS {
+        let heard = exchange(&admin, bytes);
+        let codes: Vec<&str> = heard.split("HTTP/1.1 ").skip(1).map(|answer| &answer[..3]).collect();
+        let is_refused = matches!(codes[..], ["400" | "405" | "404" | "413" | "421" | "505"]);
+        assert!(is_refused && !heard.contains("STORED"), "{name}: {codes:?}");
+    }
+    assert_eq!(get(&admin, "/healthz").0, 200);
+}
+
+#[test]
+fn nothing_else_is_there() {
+    let (admin, _) = port();
+    for path in ["/../../etc/passwd", "/%2e%2e/etc/passwd", "/debug/", "//", "/metrics/", "/.", "/debug/why/../config"]
+    {
+        assert_eq!(get(&admin, path).0, 404, "{path}");
+    }
+    let status = |request: &str| exchange(&admin, request.as_bytes()).get(9..12).map(String::from);
+    assert_eq!(
+        status("POST /healthz HTTP/1.1\r\nhost: 127.0.0.1\r\ncontent-length: 3\r\n\r\nabc").as_deref(),
+        Some("405")
+    );
+    assert_eq!(status("GET /healthz HTTP/1.1\r\nhost: evil.example\r\n\r\n").as_deref(), Some("421"));
+    assert_eq!(status("\x16\x03\x01\x02\0\x01\0\x01\r\n\r\n").as_deref(), Some("400"));
+}
+
+/// Each stream is followed by one more request, which this port never answers: it ends each
+/// connection.
+#[test]
+fn requests_are_framed_by_the_rules() {
+    let (admin, _) = port();
+    for (bytes, statuses, _) in requests::rows() {
+        let last = b"GET /healthz HTTP/1.1\r\nhost: localhost\r\n\r\n";
+        let heard = exchange(&admin, &[&bytes[..], last].concat());
+        let found: Vec<u16> = heard.split("HTTP/1.1 ").skip(1).map(|answer| answer[..3].parse().unwrap()).collect();
+        assert_eq!(found, statuses[..1], "{:?}\n{heard}", String::from_utf8_lossy(&bytes));
+        assert!(heard.contains("\r\nconnection: close\r\n"), "{heard}");
+        // A `HEAD` has no content.
+        assert!(found != [405] || heard.ends_with("\r\ncontent-length: 0\r\n\r\n"), "{heard}");
+    }
+}
+
+#[test]
+fn a_head_of_a_megabyte_is_refused_and_heard_of() {
+    let (admin, _) = port();
+    let head = format!("GET / HTTP/1.1\r\nx: {}\r\n\r\n", "a".repeat(1 << 20));
+    assert!(exchange(&admin, head.as_bytes()).starts_with("HTTP/1.1 431 "));
+    assert_eq!(get(&admin, "/healthz").0, 200);
+}
+
+/// A stream of events, after its head.
+fn listen(admin: &Admin) -> BufReader<TcpStream> {
+    let mut stream = connect(admin);
+    stream.write_all(format!("GET /events HTTP/1.1\r\nhost: {}\r\n\r\n", admin.address()).as_bytes()).unwrap();
+    let mut reader = BufReader::new(stream);
+    let mut line = String::new();
+    while reader.read_line(&mut line).unwrap() > 2 {
+        line.clear();
+    }
+    reader
+}
+
+/// The next event that is no past.
+fn event(reader: &mut impl BufRead) -> serde_json::Value {
+    let mut is_past = false;
+    loop {
+        let mut line = String::new();
+        assert!(reader.read_line(&mut line).unwrap() > 0, "the stream has ended");
+        is_past |= line.starts_with("event: past");
+        if let Some(data) = line.strip_prefix("data: ")
+            && !std::mem::take(&mut is_past)
+        {
+            return serde_json::from_str(data).unwrap();
+        }
+    }
+}
+
+#[test]
+fn listeners_hear_states_and_there_are_four_of_them() {
+    let (admin, _) = port();
+    let mut listeners: Vec<_> = (0..4).map(|_| listen(&admin)).collect();
+    for listener in &mut listeners {
+        let told = event(listener);
+        assert_eq!((told["servers"][0]["arrived"].as_u64(), told["stopping"].as_bool()), (Some(9), Some(false)));
+        assert_eq!(told["servers"][0]["refusals"].as_array().unwrap().len(), 5);
+        let kinds = told["servers"][0]["refusal_kinds"].as_array().unwrap();
+        let kinds: Vec<_> = kinds.iter().map(|kind| [&kind["id"], &kind["reason"], &kind["count"]]).collect();
+        assert_eq!(serde_json::json!(kinds), serde_json::json!([["5", "delay", 4], ["3", "lock", 1]]));
+    }
+    assert!(exchange(&admin, b"GET /events HTTP/1.0\r\n\r\n").starts_with("HTTP/1.1 503 "));
+    admin.begin_stopping();
+    while event(&mut listeners[0])["stopping"] != true {}
+    drop(listeners.pop());
+    // A place is free once the port has seen the end.
+    let mut told = String::new();
+    while !told.starts_with("HTTP/1.1 200") {
+        let mut stream = connect(&admin);
+        stream.write_all(b"GET /events HTTP/1.0\r\n\r\n").unwrap();
+        told = String::new();
+        BufReader::new(stream).read_line(&mut told).unwrap();
+    }
+}
+
+#[test]
+fn silent_connections_make_room_for_those_who_ask() {
+    let (admin, _) = port();
+    let silent: Vec<TcpStream> = (0..1_000).filter_map(|_| TcpStream::connect(admin.address()).ok()).collect();
+    assert!(silent.len() > 500, "{} connections", silent.len());
+    for _ in 0..50 {
+        assert_eq!(get(&admin, "/healthz").0, 200);
+    }
+    // Half a head is no more than silence.
+    for mut stream in &silent {
+        let _ = stream.write_all(b"GET /metrics HTT");
+    }
+    assert_eq!(get(&admin, "/metrics").0, 200);
+}
+
+/// A source with much to say: what a socket takes of it without being read is soon used up.
+struct Wordy(Arc<Still>);
+
+impl Source for Wordy {
+    fn snapshot(&self) -> Snapshot {
+        Snapshot { service: "x".repeat(900_000), ..self.0.snapshot() }
+    }
+
+    fn decision(&self, id: DecisionId) -> Option<Decision> {
+        self.0.decision(id)
+    }
+
+    fn decisions(&self, count: usize) -> Vec<Decision> {
+        self.0.decisions(count)
+    }
+
+    fn context(&self) -> Context {
+        self.0.context()
+    }
+}
+
+#[test]
+fn a_listener_that_does_not_read_is_let_go_and_others_go_on() {
+    let (admin, still) = port();
+    admin.sources().put("rpc", Arc::new(Wordy(still)));
+    let deaf: Vec<_> = (0..3).map(|_| listen(&admin)).collect();
+    let mut listener = listen(&admin);
+    let is_full = || exchange_head(&admin, b"GET /events HTTP/1.0\r\n\r\n").starts_with("HTTP/1.1 503 ");
+    assert!(is_full());
+    // Places become free as the deaf are let go; the one who reads hears every state meanwhile.
+    let mut heard = 0;
+    while is_full() {
+        event(&mut listener);
+        assert_eq!(get(&admin, "/healthz").0, 200);
+        heard += 1;
+        assert!(heard < 60, "the deaf keep their places");
+    }
+    drop(deaf);
+}
+
+/// The first line that comes back.
+fn exchange_head(admin: &Admin, bytes: &[u8]) -> String {
+    let mut stream = connect(admin);
+    stream.write_all(bytes).unwrap();
+    let mut line = String::new();
+    BufReader::new(stream).read_line(&mut line).unwrap();
+    line
+}
+
+#[test]
+fn a_port_that_ends_lets_go_of_its_address() {
+    let (admin, _) = port();
+    let address = admin.address();
+    let mut listener = listen(&admin);
+    admin.stop();
+    let mut rest = String::new();
+    listener.read_to_string(&mut rest).unwrap();
+    let again = Admin::start(&address.to_string(), Sources::default(), String::new()).unwrap();
+    assert_eq!(get(&again, "/healthz").0, 200);
+    assert!(Admin::start(&address.to_string(), Sources::default(), String::new()).is_err(), "the address is taken");
+}

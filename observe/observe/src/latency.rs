@@ -1,0 +1,241 @@
+//! Distribution of latencies, fine enough for percentiles, in a fixed amount of memory; one thread at a time writes it. Never
+//! here: where a latency begins and ends.
+
+use crate::waits::{BOUNDS, WaitCounts, add, bound};
+use leeward_core::units::Nanos;
+use serde::{Deserialize, Serialize};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Buckets per doubling. The bucket of a wait ([`crate::bound`]) is so many of them together.
+const PARTS: usize = 16;
+/// Nanoseconds of the first bound.
+const FIRST: u64 = bound(0) / PARTS as u64;
+/// Buckets with a bound; one more is of latencies over all bounds (10.5 s).
+const BUCKETS: usize = BOUNDS * PARTS;
+
+/// The bucket of a latency.
+#[inline]
+fn bucket(latency: u64) -> usize {
+    let steps = latency.saturating_sub(1) / FIRST;
+    // Linear below the first wait's bound, and then in equal parts of each doubling.
+    let doublings = (u64::BITS - 1).saturating_sub(steps.leading_zeros()).saturating_sub(PARTS.ilog2());
+    let within = (steps >> doublings) as usize;
+    (doublings as usize * PARTS + within).min(BUCKETS)
+}
+
+/// The upper bound of a bucket that has one, itself included, in nanoseconds.
+fn upper(bucket: usize) -> u64 {
+    let doublings = (bucket / PARTS).saturating_sub(1);
+    (((bucket - doublings * PARTS + 1) as u64) << doublings) * FIRST
+}
+
+/// Latencies as they are counted. One thread at a time may write, any may read.
+#[derive(Debug)]
+pub struct Latencies {
+    buckets: [AtomicU64; BUCKETS + 1],
+    sum_ns: AtomicU64,
+}
+
+impl Default for Latencies {
+    fn default() -> Self {
+        Latencies { buckets: [const { AtomicU64::new(0) }; BUCKETS + 1], sum_ns: AtomicU64::new(0) }
+    }
+}
+
+impl Latencies {
+    /// Counts a latency. Called by one thread at a time.
+    #[inline]
+    pub fn note(&self, latency: Nanos) {
+        if let Some(counter) = self.buckets.get(bucket(latency.0)) {
+            add(counter, 1);
+        }
+        add(&self.sum_ns, latency.0);
+    }
+
+    /// Adds these counts to a sum.
+    pub fn add_to(&self, sum: &mut LatencyCounts) {
+        sum.buckets.resize(BUCKETS + 1, 0);
+        for (sum, part) in sum.buckets.iter_mut().zip(&self.buckets) {
+            *sum = sum.wrapping_add(part.load(Ordering::Relaxed));
+        }
+        sum.sum_ns = sum.sum_ns.wrapping_add(self.sum_ns.load(Ordering::Relaxed));
+    }
+}
+
+/// Counts of latencies. As JSON: the count, the percentiles, the sum, and the buckets that are not empty.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(from = "Told", into = "Told")]
+pub struct LatencyCounts {
+    /// Counts by bucket; none at all while nothing has been counted.
+    buckets: Vec<u64>,
+    /// Sum of all latencies, ns.
+    pub sum_ns: u64,
+}
+
+/// Latencies that a half, 99 in a hundred and 999 in a thousand of the counted ones did not exceed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct Percentiles {
+    /// Latencies that were counted.
+    pub count: u64,
+    /// The median, ns.
+    pub p50_ns: u64,
+    /// The 99th percentile, ns.
+    pub p99_ns: u64,
+    /// The 99.9th percentile, ns; the longest latency, where fewer than 1,000 were counted.
+    pub p999_ns: u64,
+}
+
+impl LatencyCounts {
+    /// Latencies that were counted.
+    pub fn count(&self) -> u64 {
+        self.buckets.iter().fold(0, |sum, count| sum.saturating_add(*count))
+    }
+
+    /// Latencies that were counted after `earlier`.
+    pub fn since(&self, earlier: &LatencyCounts) -> LatencyCounts {
+        let before = earlier.buckets.iter().copied().chain(std::iter::repeat(0));
+        LatencyCounts {
+            buckets: self.buckets.iter().zip(before).map(|(now, before)| now.saturating_sub(before)).collect(),
+            sum_ns: self.sum_ns.saturating_sub(earlier.sum_ns),
+        }
+    }
+
+    /// The percentiles; `None` while nothing has been counted. Interpolated within a bucket, so at most 6 % wrong from 10 us on.
+    pub fn percentiles(&self) -> Option<Percentiles> {
+        let count = self.count();
+        let of = |share| self.quantile(count, share);
+        (count > 0).then(|| Percentiles { count, p50_ns: of(0.5), p99_ns: of(0.99), p999_ns: of(0.999) })
+    }
+
+    fn quantile(&self, count: u64, share: f64) -> u64 {
+        let rank = ((count as f64 * share).ceil() as u64).clamp(1, count.max(1));
+        let mut before = 0_u64;
+        for (bucket, count) in self.buckets.iter().enumerate().take(BUCKETS) {
+            if before.saturating_add(*count) >= rank {
+                let lower = bucket.checked_sub(1).map_or(0, upper);
+                let part = (rank - before) as f64 / *count as f64;
+                return lower + ((upper(bucket) - lower) as f64 * part) as u64;
+            }
+            before = before.saturating_add(*count);
+        }
+        bound(BOUNDS - 1)
+    }
+
+    /// The same latencies in the coarser buckets of waits.
+    pub(crate) fn coarse(&self) -> WaitCounts {
+        let mut coarse = WaitCounts { sum_ns: self.sum_ns, ..WaitCounts::default() };
+        for (sum, parts) in coarse.buckets.iter_mut().zip(self.buckets.chunks(PARTS)) {
+            *sum = parts.iter().fold(0, |sum, count| sum.saturating_add(*count));
+        }
+        coarse
+    }
+}
+
+/// Counts as JSON has them.
+#[derive(Default, Serialize, Deserialize)]
+#[serde(default)]
+struct Told {
+    count: u64,
+    #[serde(skip_deserializing)]
+    p50_ns: Option<u64>,
+    #[serde(skip_deserializing)]
+    p99_ns: Option<u64>,
+    #[serde(skip_deserializing)]
+    p999_ns: Option<u64>,
+    sum_ns: u64,
+    /// Upper bounds in nanoseconds, `None` for what is over all bounds, and counts.
+    buckets: Vec<(Option<u64>, u64)>,
+}
+
+impl From<Told> for LatencyCounts {
+    /// Another version's buckets may end elsewhere: each is counted in the bucket of its bound.
+    fn from(told: Told) -> Self {
+        let mut counts = LatencyCounts { buckets: Vec::new(), sum_ns: told.sum_ns };
+        for (bound, count) in told.buckets {
+            counts.buckets.resize(BUCKETS + 1, 0);
+            let sum = &mut counts.buckets[bound.map_or(BUCKETS, bucket)];
+            *sum = sum.saturating_add(count);
+        }
+        counts
+    }
+}
+
+impl From<LatencyCounts> for Told {
+    fn from(counts: LatencyCounts) -> Self {
+        let percentiles = counts.percentiles();
+        let of = |part: fn(&Percentiles) -> u64| percentiles.as_ref().map(part);
+        let filled = counts.buckets.iter().enumerate().filter(|(_, count)| **count > 0);
+        Told {
+            count: counts.count(),
+            p50_ns: of(|all| all.p50_ns),
+            p99_ns: of(|all| all.p99_ns),
+            p999_ns: of(|all| all.p999_ns),
+            sum_ns: counts.sum_ns,
+            buckets: filled.map(|(bucket, count)| ((bucket < BUCKETS).then(|| upper(bucket)), *count)).collect(),
+        }
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn counts(latencies: impl IntoIterator<Item = u64>) -> LatencyCounts {
+        let (counter, mut counts) = (Latencies::default(), LatencyCounts::default());
+        latencies.into_iter().for_each(|latency| counter.note(Nanos(latency)));
+        counter.add_to(&mut counts);
+        counts
+    }
+
+    #[test]
+    fn bounds_belong_to_the_bucket_below() {
+        for place in 0..BUCKETS {
+            assert_eq!((bucket(upper(place)), bucket(upper(place) + 1)), (place, place + 1));
+        }
+        assert_eq!((bucket(0), bucket(1), bucket(u64::MAX)), (0, 0, BUCKETS));
+        (0..BOUNDS).for_each(|place| assert_eq!(upper(place * PARTS + PARTS - 1), bound(place)));
+    }
+
+    #[test]
+    fn percentiles_are_of_what_came_after_the_earlier_look() {
+        assert_eq!(LatencyCounts::default().percentiles(), None);
+        let quick: Vec<u64> = (1..=1_000).map(|latency| latency * 1_000).collect();
+        let slow = quick.iter().map(|latency| latency * 20);
+        let (before, now) = (counts(quick.clone()), counts(quick.iter().copied().chain(slow)));
+        let near = |found: u64, right: u64| found.abs_diff(right) * 16 <= right;
+        let of = before.percentiles().unwrap();
+        assert!(of.count == 1_000 && near(of.p50_ns, 500_000) && near(of.p99_ns, 990_000), "{of:?}");
+        let of = now.since(&before).percentiles().unwrap();
+        assert!(of.count == 1_000 && near(of.p50_ns, 10_000_000) && near(of.p999_ns, 19_980_000), "{of:?}");
+        assert_eq!(before.since(&before).percentiles(), None);
+        assert_eq!(counts([u64::MAX / 2]).percentiles().unwrap().p50_ns, bound(BOUNDS - 1));
+    }
+
+    #[test]
+    fn json_has_what_is_filled_and_comes_back() {
+        let of = counts([5_000, 5_000, 300_000, u64::MAX / 2]);
+        let text = serde_json::to_string(&of).unwrap();
+        assert!(text.starts_with("{\"count\":4,\"p50_ns\":5000,") && text.ends_with("[null,1]]}"), "{text}");
+        assert_eq!(serde_json::from_str::<LatencyCounts>(&text).unwrap(), of);
+        let none = serde_json::to_string(&LatencyCounts::default()).unwrap();
+        assert_eq!(serde_json::from_str::<LatencyCounts>(&none).unwrap(), LatencyCounts::default());
+        let wild = r#"{"buckets": [[0, 18446744073709551615], [1, 7], [18446744073709551615, 1]], "moons": 3}"#;
+        assert_eq!(serde_json::from_str::<LatencyCounts>(wild).unwrap().count(), u64::MAX);
+    }
+
+    proptest! {
+        #[test]
+        fn a_latency_is_in_its_bucket_and_in_that_of_the_wait(latency in any::<u64>(), shift in 0..64_u32) {
+            let latency = latency >> shift;
+            let place = bucket(latency);
+            prop_assert!(place == BUCKETS || latency <= upper(place));
+            prop_assert!(place == 0 || latency > upper(place - 1));
+            let mut waits = WaitCounts::default();
+            let counted = crate::waits::Waits::default();
+            counted.note(Nanos(latency));
+            counted.add_to(&mut waits);
+            prop_assert_eq!(counts([latency]).coarse(), waits);
+        }
+    }
+}

@@ -1,0 +1,170 @@
+//! Routes that metrics tell apart: a bounded number of them, each with its answers and its cost. Never here: names of routes.
+
+use crate::waits::{WaitCounts, Waits};
+use leeward_core::units::Nanos;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Routes that have labels of their own. Those that come later share the label `other`, so that no client makes series without end.
+pub const ROUTES: usize = 20;
+/// Places of counters: one per route, and the last one for all others.
+pub const PLACES: usize = ROUTES + 1;
+
+/// Places of the first routes that came. A route keeps its place, so that no counter goes back.
+#[derive(Debug)]
+pub struct Routes([AtomicU64; ROUTES]);
+
+impl Default for Routes {
+    /// Knows route 0: its counters begin with the server, and not with its first request.
+    fn default() -> Self {
+        Routes(std::array::from_fn(|place| AtomicU64::new(u64::from(place == 0))))
+    }
+}
+
+impl Routes {
+    /// The place of a route, which takes the next free one if it has none; the last place, where none is free.
+    #[inline]
+    pub fn place(&self, route: u32) -> usize {
+        let wanted = u64::from(route) + 1;
+        for (place, held) in self.0.iter().enumerate() {
+            let holds = match held.load(Ordering::Relaxed) {
+                // Nobody reads anything else by this number: the order of other writes does not matter.
+                0 => held
+                    .compare_exchange(0, wanted, Ordering::Relaxed, Ordering::Relaxed)
+                    .map_or_else(|held| held, |_| wanted),
+                held => held,
+            };
+            if holds == wanted {
+                return place;
+            }
+        }
+        ROUTES
+    }
+
+    /// The place of a route that has one; the last place, where it has none. For what is not known to be a route yet: a client may name any.
+    #[inline]
+    pub fn find(&self, route: u32) -> usize {
+        let wanted = u64::from(route) + 1;
+        let held = self.0.iter().map(|held| held.load(Ordering::Relaxed));
+        held.take_while(|held| *held > 0).position(|held| held == wanted).unwrap_or(ROUTES)
+    }
+
+    /// Routes that have a place, in the order of their places.
+    pub fn known(&self) -> Vec<u32> {
+        let held = self.0.iter().map(|held| held.load(Ordering::Relaxed));
+        held.take_while(|held| *held > 0).map(|held| (held - 1) as u32).collect()
+    }
+}
+
+/// Kind of an answer to an executed request. Goodput is made of those in time alone: a failure is worth nothing, however fast it came.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Answer {
+    /// A result within the objective.
+    InTime,
+    /// A result after it.
+    Late,
+    /// A failure.
+    Failed,
+}
+
+impl Answer {
+    /// The answer to a request that has `succeeded` or not, within the objective or not.
+    #[inline]
+    pub fn of(succeeded: bool, is_in_time: bool) -> Self {
+        match (succeeded, is_in_time) {
+            (false, _) => Answer::Failed,
+            (true, false) => Answer::Late,
+            (true, true) => Answer::InTime,
+        }
+    }
+}
+
+/// Counters of a core by route. One thread at a time writes them.
+#[derive(Debug, Default)]
+pub(crate) struct ByRoute {
+    /// By the number of the [`Answer`].
+    answers: [[AtomicU64; 3]; PLACES],
+    costs: [Waits; PLACES],
+}
+
+impl ByRoute {
+    pub(crate) fn answered(&self, place: usize, answer: Answer) {
+        let counter = &self.answers[place.min(ROUTES)][answer as usize];
+        counter.store(counter.load(Ordering::Relaxed).wrapping_add(1), Ordering::Relaxed);
+    }
+
+    pub(crate) fn cost(&self, place: usize, span: Nanos) {
+        self.costs[place.min(ROUTES)].note(span);
+    }
+
+    /// The mean cost of a route; nothing before one is known.
+    pub(crate) fn mean(&self, place: usize) -> Nanos {
+        let mut sum = WaitCounts::default();
+        self.costs[place.min(ROUTES)].add_to(&mut sum);
+        Nanos(sum.sum_ns.checked_div(sum.count()).unwrap_or(0))
+    }
+
+    pub(crate) fn add_to(&self, sums: &mut [RouteCounts; PLACES]) {
+        for ((sum, [in_time, late, failed]), costs) in sums.iter_mut().zip(&self.answers).zip(&self.costs) {
+            sum.late = sum.late.wrapping_add(late.load(Ordering::Relaxed));
+            sum.in_time = sum.in_time.wrapping_add(in_time.load(Ordering::Relaxed));
+            sum.failed = sum.failed.wrapping_add(failed.load(Ordering::Relaxed));
+            costs.add_to(&mut sum.costs);
+        }
+    }
+}
+
+/// Counts of a route so far.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RouteCounts {
+    /// Results within the objective.
+    pub in_time: u64,
+    /// Results after it.
+    pub late: u64,
+    /// Failures.
+    pub failed: u64,
+    /// Time that requests have occupied a worker.
+    pub costs: WaitCounts,
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_routes_keep_their_places_and_the_others_share_one() {
+        let routes = Routes::default();
+        assert_eq!((routes.place(7), routes.place(0), routes.place(7)), (1, 0, 1));
+        (100..10_000).for_each(|route| assert!(routes.place(route) <= ROUTES));
+        assert_eq!((routes.place(9_999), routes.place(100), routes.place(u32::MAX)), (ROUTES, 2, ROUTES));
+        assert_eq!((routes.find(7), routes.find(9_999), Routes::default().find(7)), (1, ROUTES, ROUTES));
+        let known = routes.known();
+        assert_eq!((known.len(), &known[..3]), (ROUTES, &[0, 7, 100][..]));
+    }
+
+    #[test]
+    fn threads_that_ask_at_once_agree() {
+        let routes = Routes::default();
+        let ask = || (0..200).map(|route| routes.place(route * 3 % 40)).collect::<Vec<_>>();
+        let places = std::thread::scope(|scope| {
+            let threads: Vec<_> = (0..4).map(|_| scope.spawn(ask)).collect();
+            threads.into_iter().map(|thread| thread.join().unwrap()).collect::<Vec<_>>()
+        });
+        assert!(places.iter().all(|of| *of == ask()), "a route has moved: {places:?}");
+    }
+
+    #[test]
+    fn counters_are_summed_over_cores() {
+        let cores = [ByRoute::default(), ByRoute::default()];
+        assert_eq!(cores[0].mean(1), Nanos::ZERO);
+        cores[0].answered(1, Answer::InTime);
+        cores[1].answered(1, Answer::InTime);
+        cores[1].answered(1, Answer::Failed);
+        cores[1].answered(ROUTES + 5, Answer::Late);
+        cores[0].cost(1, Nanos(1_000));
+        cores[0].cost(1, Nanos(3_000));
+        let mut sums = [RouteCounts::default(); PLACES];
+        cores.iter().for_each(|core| core.add_to(&mut sums));
+        assert_eq!((sums[1].in_time, sums[1].failed, sums[ROUTES].late), (2, 1, 1));
+        assert_eq!((sums[1].costs.count(), cores[0].mean(1)), (2, Nanos(2_000)));
+    }
+}

@@ -1,0 +1,260 @@
+//! Work that was admitted and refused by tenant: the greatest tenants under their own names, all others together. Never here: shares,
+//! and who enforces them.
+
+use leeward_core::units::{Nanos, Tenant};
+use serde::Serialize;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// Tenants that are told apart at a time. All others are `other`.
+pub const TENANTS: usize = 20;
+
+/// Charges that a core keeps to itself before it brings them to the common table: cores would else wait for each other at each request.
+const KEPT: u32 = 64;
+/// Tenants of such charges; one more, and they are brought at once.
+const KEPT_TENANTS: usize = 16;
+
+/// Tenants that are watched because they may become one of the greatest.
+const CANDIDATES: usize = 2 * TENANTS;
+
+/// Accounts of tenants. Of those without a name of their own the greatest are sought by space-saving (Metwally et al., ICDT 2005), whose
+/// newcomers take the place of the smallest; one takes over a name when it has certainly brought more than the smallest with a name. What it
+/// brought before stays with the others, and the account of whoever loses its name ends: work is in one series, and in one only.
+#[derive(Debug)]
+pub struct Tenants {
+    /// By core, or by shard: whose lock hardly anybody else wants.
+    stripes: Box<[Stripe]>,
+    table: Mutex<Table>,
+}
+
+#[derive(Debug, Default)]
+#[repr(align(128))]
+struct Stripe(Mutex<Kept>);
+
+/// Charges that are still to be brought to the table.
+#[derive(Debug, Default)]
+struct Kept {
+    entries: Vec<Entry>,
+    charges: u32,
+}
+
+#[derive(Debug, Default)]
+struct Table {
+    /// Tenants with names of their own.
+    entries: Vec<Entry>,
+    candidates: Vec<Candidate>,
+    others: Account,
+}
+
+/// A tenant without a name of its own.
+#[derive(Clone, Copy, Debug)]
+struct Candidate {
+    tenant: Tenant,
+    /// The algorithm's estimate, of which so much is that of whoever was here before.
+    weight: u64,
+    inherited: u64,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Entry {
+    tenant: Tenant,
+    /// Work it brought, or was watched bringing.
+    weight: u64,
+    account: Account,
+}
+
+/// Work by what became of it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Account {
+    /// Estimated time of requests that were admitted.
+    pub admitted_ns: u64,
+    /// Estimated time of requests that were refused.
+    pub refused_ns: u64,
+}
+
+impl Account {
+    fn add(&mut self, span: Nanos, is_admitted: bool) {
+        let side = if is_admitted { &mut self.admitted_ns } else { &mut self.refused_ns };
+        *side = side.wrapping_add(span.0);
+    }
+
+    fn join(&mut self, other: Account) {
+        self.admitted_ns = self.admitted_ns.wrapping_add(other.admitted_ns);
+        self.refused_ns = self.refused_ns.wrapping_add(other.refused_ns);
+    }
+}
+
+/// Adds to the entry of a tenant, if it has one.
+fn found(entries: &mut [Entry], more: &Entry) -> bool {
+    let Some(entry) = entries.iter_mut().find(|entry| entry.tenant == more.tenant) else { return false };
+    entry.weight = entry.weight.saturating_add(more.weight);
+    entry.account.join(more.account);
+    true
+}
+
+impl Kept {
+    fn bring(&mut self, to: &Mutex<Table>) {
+        self.charges = 0;
+        if self.entries.is_empty() {
+            return;
+        }
+        let mut table = lock(to);
+        self.entries.drain(..).for_each(|entry| table.charge(entry));
+    }
+}
+
+impl Table {
+    fn charge(&mut self, entry: Entry) {
+        if found(&mut self.entries, &entry) {
+            return;
+        }
+        if self.entries.len() < TENANTS {
+            return self.entries.push(entry);
+        }
+        self.others.join(entry.account);
+        let surely = self.watch(&entry);
+        let Some(least) = self.entries.iter_mut().min_by_key(|entry| entry.weight) else { return };
+        if surely > least.weight {
+            *least = Entry { tenant: entry.tenant, weight: surely, account: Account::default() };
+            self.candidates.retain(|candidate| candidate.tenant != entry.tenant);
+        }
+    }
+
+    /// Watches a tenant without a name. The work that it has certainly brought.
+    fn watch(&mut self, entry: &Entry) -> u64 {
+        let candidates = &mut self.candidates;
+        if let Some(known) = candidates.iter_mut().find(|candidate| candidate.tenant == entry.tenant) {
+            known.weight = known.weight.saturating_add(entry.weight);
+            return known.weight.saturating_sub(known.inherited);
+        }
+        let newcomer = |inherited: u64| Candidate {
+            tenant: entry.tenant,
+            weight: entry.weight.saturating_add(inherited),
+            inherited,
+        };
+        if candidates.len() < CANDIDATES {
+            candidates.push(newcomer(0));
+        } else if let Some(least) = candidates.iter_mut().min_by_key(|candidate| candidate.weight) {
+            *least = newcomer(least.weight);
+        }
+        entry.weight
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Tenants {
+    /// No accounts, for so many cores.
+    pub fn new(cores: usize) -> Self {
+        Tenants { stripes: (0..cores.max(1)).map(|_| Stripe::default()).collect(), table: Mutex::default() }
+    }
+
+    /// Charges a request of about this cost to its tenant, on a core. [`Tenant::DEFAULT`] has no account: it costs a server without tenants nothing.
+    pub fn charge(&self, core: usize, tenant: Tenant, cost: Nanos, is_admitted: bool) {
+        if tenant == Tenant::DEFAULT {
+            return;
+        }
+        // Where no cost is known, requests are counted.
+        let mut entry = Entry { tenant, weight: cost.0.max(1), account: Account::default() };
+        entry.account.add(cost, is_admitted);
+        let mut kept = lock(&self.stripes[core % self.stripes.len()].0);
+        kept.charges += 1;
+        if !found(&mut kept.entries, &entry) {
+            kept.entries.push(entry);
+        }
+        if kept.charges >= KEPT || kept.entries.len() >= KEPT_TENANTS {
+            kept.bring(&self.table);
+        }
+    }
+
+    /// Accounts so far, the greatest tenant first; in the end that of all `others` (`None`), if there were any.
+    pub fn told(&self) -> Vec<(Option<Tenant>, Account)> {
+        self.stripes.iter().for_each(|stripe| lock(&stripe.0).bring(&self.table));
+        let table = lock(&self.table);
+        let mut entries = table.entries.clone();
+        let others = table.others;
+        drop(table);
+        entries.sort_by_key(|entry| std::cmp::Reverse(entry.weight));
+        let has_others = others != Account::default();
+        let known = entries.into_iter().map(|entry| (Some(entry.tenant), entry.account));
+        known.chain(has_others.then_some((None, others))).collect()
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    fn numbers(tenants: &Tenants) -> Vec<Option<u32>> {
+        tenants.told().iter().map(|(tenant, _)| tenant.map(|tenant| tenant.0)).collect()
+    }
+
+    #[test]
+    fn the_greatest_keep_their_names_in_a_flood_of_others() {
+        let tenants = Tenants::new(2);
+        let mut charged = 0;
+        for round in 0..10_000_u32 {
+            for (tenant, cost) in [(1, 900), (2, 300), (100 + round, 10)] {
+                tenants.charge(round as usize, Tenant(tenant), Nanos(cost), round % 3 > 0);
+                charged += cost;
+            }
+        }
+        let told = tenants.told();
+        assert_eq!(told.len(), TENANTS + 1);
+        let names = numbers(&tenants);
+        assert_eq!((names[0], names[1], names[TENANTS]), (Some(1), Some(2), None));
+        assert!(names[2..TENANTS].iter().all(|name| name.is_some_and(|name| name < 200)), "new series: {names:?}");
+        let first = told[0].1;
+        assert_eq!((first.admitted_ns + first.refused_ns, first.refused_ns), (9_000_000, 900 * 3_334));
+        let sum: u64 = told.iter().map(|(_, account)| account.admitted_ns + account.refused_ns).sum();
+        assert_eq!(sum, charged, "work is in one account, and in one only");
+    }
+
+    #[test]
+    fn a_great_tenant_that_comes_late_takes_a_name_and_begins_at_nothing() {
+        let tenants = Tenants::new(1);
+        (0..TENANTS as u32).for_each(|tenant| tenants.charge(0, Tenant(100 + tenant), Nanos(10), true));
+        tenants.told();
+        let mut others = 0;
+        for _ in 0..5 {
+            tenants.charge(0, Tenant(7), Nanos(1_000), true);
+            let told = tenants.told();
+            let now = told.iter().find(|(tenant, _)| tenant.is_none()).map_or(0, |(_, account)| account.admitted_ns);
+            assert!(now >= others, "the others' sum went back");
+            others = now;
+        }
+        let told = tenants.told();
+        assert_eq!(told[0], (Some(Tenant(7)), Account { admitted_ns: 4_000, refused_ns: 0 }));
+        assert_eq!(others, 1_000, "before it had a name");
+        assert_eq!(told.len(), TENANTS + 1);
+    }
+
+    #[test]
+    fn whoever_names_no_tenant_has_no_account() {
+        let tenants = Tenants::new(1);
+        tenants.charge(0, Tenant::DEFAULT, Nanos(5), true);
+        assert!(tenants.told().is_empty());
+    }
+
+    #[test]
+    fn nothing_is_lost_between_cores_and_readers() {
+        let tenants = Tenants::new(2);
+        let sum = |tenants: &Tenants| tenants.told().iter().map(|(_, account)| account.admitted_ns).sum::<u64>();
+        std::thread::scope(|scope| {
+            for core in 0..4 {
+                let tenants = &tenants;
+                scope.spawn(move || {
+                    (0..10_000).for_each(|of| tenants.charge(core, Tenant(1 + of % 20), Nanos(3), true))
+                });
+            }
+            let mut before = 0;
+            for _ in 0..100 {
+                let now = sum(&tenants);
+                assert!(now >= before, "a sum went back");
+                before = now;
+            }
+        });
+        assert_eq!(sum(&tenants), 4 * 10_000 * 3);
+    }
+}

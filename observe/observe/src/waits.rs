@@ -1,0 +1,105 @@
+//! Distribution of waits in a fixed amount of memory, with one writer at a time. Never here: what waited.
+
+use leeward_core::units::Nanos;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Bounds of the buckets: 10 us × 2^n for n from 0 to 20 (10.5 s); whatever waited longer is in a last bucket.
+pub const BOUNDS: usize = 21;
+/// Nanoseconds of the first bound.
+const FIRST: u64 = 10_000;
+
+/// The upper bound of a bucket, itself included, in nanoseconds.
+pub const fn bound(bucket: usize) -> u64 {
+    FIRST << bucket
+}
+
+/// The bucket of a wait.
+fn bucket(wait: u64) -> usize {
+    // The least n with wait <= FIRST << n: bits of the quotient, rounded up.
+    let tens = wait.saturating_sub(1) / FIRST;
+    ((u64::BITS - tens.leading_zeros()) as usize).min(BOUNDS)
+}
+
+/// Adds to a counter that only this thread writes meanwhile: a plain store costs a fifth of an atomic addition.
+pub(crate) fn add(counter: &AtomicU64, count: u64) {
+    counter.store(counter.load(Ordering::Relaxed).wrapping_add(count), Ordering::Relaxed);
+}
+
+/// Waits as they are counted. One thread at a time may write, any may read.
+#[derive(Debug, Default)]
+pub struct Waits {
+    buckets: [AtomicU64; BOUNDS + 1],
+    sum_ns: AtomicU64,
+}
+
+impl Waits {
+    /// Counts a wait. Called by one thread at a time.
+    #[inline]
+    pub fn note(&self, wait: Nanos) {
+        // No branch decides where: the bucket is at most the last one.
+        if let Some(counter) = self.buckets.get(bucket(wait.0)) {
+            add(counter, 1);
+        }
+        add(&self.sum_ns, wait.0);
+    }
+
+    /// Adds what was counted to a sum.
+    pub fn add_to(&self, sum: &mut WaitCounts) {
+        for (sum, part) in sum.buckets.iter_mut().zip(&self.buckets) {
+            *sum = sum.wrapping_add(part.load(Ordering::Relaxed));
+        }
+        sum.sum_ns = sum.sum_ns.wrapping_add(self.sum_ns.load(Ordering::Relaxed));
+    }
+}
+
+/// Waits as they were counted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
+pub struct WaitCounts {
+    /// Waits by bucket; the last one is of those over all bounds.
+    pub buckets: [u64; BOUNDS + 1],
+    /// Sum of all waits, ns.
+    pub sum_ns: u64,
+}
+
+impl WaitCounts {
+    /// Waits in all.
+    pub fn count(&self) -> u64 {
+        self.buckets.iter().fold(0, |sum, count| sum.wrapping_add(*count))
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn bounds_belong_to_the_bucket_below() {
+        for (wait, place) in [(0, 0), (1, 0), (10_000, 0), (10_001, 1), (20_000, 1), (20_001, 2), (u64::MAX, BOUNDS)] {
+            assert_eq!(bucket(wait), place, "{wait}");
+        }
+        for place in 0..BOUNDS {
+            assert_eq!((bucket(bound(place)), bucket(bound(place) + 1)), (place, place + 1));
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn a_wait_is_over_the_bound_before_its_bucket_and_not_over_its_own(wait in any::<u64>()) {
+            let place = bucket(wait);
+            prop_assert!(place == BOUNDS || wait <= bound(place));
+            prop_assert!(place == 0 || wait > bound(place - 1));
+        }
+    }
+
+    #[test]
+    fn sums_are_over_all_writers() {
+        let cores = [Waits::default(), Waits::default()];
+        cores[0].note(Nanos(5_000));
+        cores[1].note(Nanos(15_000));
+        cores[1].note(Nanos(u64::MAX / 2));
+        let mut sum = WaitCounts::default();
+        cores.iter().for_each(|core| core.add_to(&mut sum));
+        assert_eq!((sum.count(), sum.buckets[0], sum.buckets[1], sum.buckets[BOUNDS]), (3, 1, 1, 1));
+    }
+}

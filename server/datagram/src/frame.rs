@@ -1,0 +1,95 @@
+//! The few fields of an encoded frame that a link reads or changes. Their places are those of `docs/protocol.md`; a test
+//! holds them against the encoder.
+
+use leeward_core::units::Nanos;
+use leeward_wire::{HEADER_LEN, Kind};
+
+const KIND: usize = 3;
+const PAYLOAD_LEN: usize = 4;
+const REQUEST: usize = 8;
+const CREDIT: std::ops::Range<usize> = 24..40;
+const PAYLOAD_MAX: usize = 40;
+const WINDOW: std::ops::Range<usize> = 44..48;
+const BUDGET: usize = 52;
+const THRESHOLD: usize = 61;
+
+/// Length of the whole frame at the beginning of `bytes`; `None` if it is not all there.
+#[inline]
+pub fn length(bytes: &[u8]) -> Option<usize> {
+    if bytes.len() < HEADER_LEN {
+        return None;
+    }
+    let length = HEADER_LEN + word(bytes, PAYLOAD_LEN) as usize;
+    (length <= bytes.len()).then_some(length)
+}
+
+/// Kind of a frame; `None` if there is no such kind, or no header.
+#[inline]
+pub fn kind(frame: &[u8]) -> Option<Kind> {
+    frame.get(..HEADER_LEN).and_then(|head| Kind::from_number(head[KIND]))
+}
+
+/// Whether these bytes are one frame, the whole of it and nothing else.
+#[inline]
+pub fn is_whole(bytes: &[u8]) -> bool {
+    length(bytes) == Some(bytes.len())
+}
+
+/// The call that a frame is, answers or cancels.
+#[inline]
+pub fn request(frame: &[u8]) -> u64 {
+    u64::from(word(frame, REQUEST)) | u64::from(word(frame, REQUEST + 4)) << 32
+}
+
+/// Whether it answers a call.
+#[inline]
+pub fn is_answer(kind: Kind) -> bool {
+    matches!(kind, Kind::Response | Kind::Drop | Kind::Failure)
+}
+
+/// Lowers the longest payload that a `Register` or a `Welcome` promises to take.
+pub fn limit_payload(frame: &mut [u8], most: u32) {
+    let limit = word(frame, PAYLOAD_MAX).min(most);
+    frame[PAYLOAD_MAX..PAYLOAD_MAX + 4].copy_from_slice(&limit.to_le_bytes());
+}
+
+/// Takes a wait off a call's budget for queues: a limited one stays limited.
+pub fn charge(frame: &mut [u8], waited: Nanos) {
+    let budget = word(frame, BUDGET);
+    if budget > 0 && budget < u32::MAX {
+        let left = u64::from(budget).saturating_sub(waited.0).max(1) as u32;
+        frame[BUDGET..BUDGET + 4].copy_from_slice(&left.to_le_bytes());
+    }
+}
+
+/// The fields by which a server tells a session's window, as they were said last.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Feedback {
+    credit: [u8; 16],
+    window: [u8; 4],
+    threshold: u8,
+}
+
+impl Feedback {
+    /// The fields of a frame that tells a window; `None` if it tells none.
+    pub fn of(frame: &[u8]) -> Option<Self> {
+        let tells = kind(frame).is_some_and(|kind| is_answer(kind) || matches!(kind, Kind::Welcome | Kind::Credit));
+        tells.then(|| Feedback {
+            credit: std::array::from_fn(|place| frame[CREDIT.start + place]),
+            window: std::array::from_fn(|place| frame[WINDOW.start + place]),
+            threshold: frame[THRESHOLD],
+        })
+    }
+
+    /// Has a frame that tells an older window tell this one.
+    pub fn put(&self, frame: &mut [u8]) {
+        frame[CREDIT].copy_from_slice(&self.credit);
+        frame[WINDOW].copy_from_slice(&self.window);
+        frame[THRESHOLD] = self.threshold;
+    }
+}
+
+#[inline]
+fn word(bytes: &[u8], at: usize) -> u32 {
+    u32::from_le_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]])
+}

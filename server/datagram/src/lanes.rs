@@ -1,0 +1,119 @@
+//! A client's calls that are under way: at most one in each lane. A lane's next call tells the server that the answer to the one
+//! before has come.
+
+use crate::frame;
+use crate::header::LEN;
+use crate::server::LANES;
+use leeward_core::units::{Nanos, Time};
+
+#[derive(Debug)]
+struct Lane {
+    /// Number of the newest call in this lane, from 1.
+    sequence: u64,
+    is_busy: bool,
+    datagram: Vec<u8>,
+    first: Time,
+    last: Time,
+    due: Time,
+    tries: u32,
+}
+
+/// The lanes of a session.
+#[derive(Debug, Default)]
+pub(crate) struct Lanes {
+    lanes: Vec<Lane>,
+    /// Last used, first used again: so that there are few.
+    free: Vec<u16>,
+    busy: u32,
+    /// No call is due before.
+    due: Option<Time>,
+}
+
+impl Lanes {
+    /// Takes a free lane for a call that is sent now: its number, and where its datagram is kept.
+    pub(crate) fn take(&mut self, now: Time, due: Time) -> Option<(u64, &mut Vec<u8>)> {
+        let place = match self.free.pop() {
+            Some(place) => usize::from(place),
+            None if self.lanes.len() == LANES => return None,
+            None => {
+                let (first, last, due) = (now, now, Time::NEVER);
+                self.lanes.push(Lane { sequence: 0, is_busy: false, datagram: Vec::new(), first, last, due, tries: 0 });
+                self.lanes.len() - 1
+            }
+        };
+        self.busy += 1;
+        self.due = Some(self.due().min(due));
+        let lane = &mut self.lanes[place];
+        lane.sequence += 1;
+        (lane.is_busy, lane.first, lane.last, lane.due, lane.tries) = (true, now, now, due, 0);
+        Some((lane.sequence << 16 | place as u64, &mut lane.datagram))
+    }
+
+    fn busy_lane(&mut self, number: u64) -> Option<(u16, &mut Lane)> {
+        let place = (number & 0xFFFF) as u16;
+        let lane = self.lanes.get_mut(usize::from(place))?;
+        (lane.is_busy && lane.sequence == number >> 16).then_some((place, lane))
+    }
+
+    /// An answer has come, to the copy of the call that was sent after so many `tries`. `None` if no call waits for it; otherwise
+    /// when that copy was sent, if that is known.
+    pub(crate) fn answered(&mut self, number: u64, tries: u32, is_answer: bool) -> Option<Option<Time>> {
+        let (place, lane) = self.busy_lane(number).filter(|_| is_answer)?;
+        lane.is_busy = false;
+        let sent = if tries == 0 { Some(lane.first) } else { (tries == lane.tries).then_some(lane.last) };
+        self.free.push(place);
+        self.busy -= 1;
+        if self.busy == 0 {
+            self.due = None;
+        }
+        Some(sent)
+    }
+
+    /// The server has the call and is at work: it is asked again after `wait`.
+    pub(crate) fn taken(&mut self, now: Time, number: u64, wait: Nanos) -> bool {
+        if let Some((_, lane)) = self.busy_lane(number) {
+            lane.due = lane.due.max(now + wait);
+        }
+        false
+    }
+
+    /// Sends those again that are due. `timeout` says how long to wait after so many tries.
+    pub(crate) fn repeat(
+        &mut self,
+        now: Time,
+        timeout: impl Fn(u32) -> Nanos,
+        send: &mut impl FnMut(&mut Vec<u8>, u64, u32),
+    ) {
+        if now < self.due() {
+            return;
+        }
+        let mut next = None;
+        for (place, lane) in self.lanes.iter_mut().enumerate().filter(|(_, lane)| lane.is_busy) {
+            if lane.due <= now {
+                lane.tries += 1;
+                lane.due = now + timeout(lane.tries);
+                frame::charge(&mut lane.datagram[LEN..], now.since(lane.last));
+                lane.last = now;
+                send(&mut lane.datagram, lane.sequence << 16 | place as u64, lane.tries);
+            }
+            next = Some(next.unwrap_or(Time::NEVER).min(lane.due));
+        }
+        self.due = next;
+    }
+
+    /// No call is due before; `NEVER` if none is under way.
+    pub(crate) fn due(&self) -> Time {
+        self.due.unwrap_or(Time::NEVER)
+    }
+
+    /// Calls under way.
+    pub(crate) fn busy(&self) -> u32 {
+        self.busy
+    }
+
+    /// How long the oldest call under way has waited for its answer.
+    pub(crate) fn waited(&self, now: Time) -> Nanos {
+        let busy = self.lanes.iter().filter(|lane| lane.is_busy);
+        busy.map(|lane| now.since(lane.first)).max().unwrap_or(Nanos::ZERO)
+    }
+}

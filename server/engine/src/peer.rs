@@ -1,0 +1,193 @@
+//! A connection: its socket, its protocol's state, its unsent bytes, and what is known of its readiness.
+
+use crate::carrier::{Carrier, Outbound};
+use crate::config::Limits;
+use crate::outbox::Outbox;
+use crate::protocol::{ConnectionId, Protocol};
+use crate::receive::{Came, Received, Receiver, age};
+use crate::room::Room;
+use crate::stream::Stream;
+use leeward_core::units::{Nanos, Time};
+use std::io;
+
+/// Bytes that one turn takes from a socket: more would keep others waiting for as long as dozens of requests do.
+const READ: usize = 64 * 1024;
+/// The same of a connection that only talks. Words that were sent one by one are a packet each to the kernel: thousands of them in one read took
+/// a tenth of a millisecond.
+const READ_OF_TALK: usize = 512;
+
+pub(crate) struct Peer<P: Protocol, S> {
+    pub(crate) stream: Carrier<S>,
+    pub(crate) id: ConnectionId,
+    pub(crate) connection: P::Connection,
+    pub(crate) out: Outbox,
+    /// The last time that anything came.
+    pub(crate) heard: Time,
+    /// When the incomplete request began; `None` if there is none, or its rest was not to be read.
+    pub(crate) part_since: Option<Time>,
+    /// Time at which the peer was told its last words: what waits goes out, what comes is thrown away.
+    pub(crate) ending_since: Option<Time>,
+    /// Bytes that were read since then.
+    pub(crate) discarded: usize,
+    /// Whether the socket, or the protocol's buffer, may hold bytes that are not handled.
+    pub(crate) readable: bool,
+    /// Whether the poll has said that the peer sends nothing more: then reading comes to the end of the stream.
+    pub(crate) hung_up: bool,
+    /// Whether the end of the stream has been read.
+    pub(crate) has_ended: bool,
+    /// When its last turn ended. What it had sent by then has since waited for others; before, for its own requests.
+    pub(crate) turned: Time,
+    /// Whether what is not handled may have waited because the connection was not to be read.
+    pub(crate) held_back: bool,
+    /// Reads since the last sweep that brought little, and nothing to decide about.
+    pub(crate) idle_reads: u32,
+    /// Whether it is not read until the next sweep, for it has said little in many pieces, or was refused for want of memory.
+    pub(crate) is_chatty: bool,
+    /// Whether it has just come, or has asked for something since it was last kept from being read.
+    pub(crate) has_asked: bool,
+    /// Its last turn brought words, and no request.
+    pub(crate) talks: bool,
+    /// Memory that was granted for a long request, in bytes.
+    pub(crate) room: usize,
+    /// Whether it waits for such memory, or for that of answers.
+    pub(crate) is_short: bool,
+    /// Memory that its unsent answers hold, in bytes, when they were last sent.
+    pub(crate) backlog: usize,
+    /// Whether it has taken all that was last sent to it; of a protocol that bounds its answers, a long one as a whole.
+    pub(crate) takes: bool,
+    /// Answers since the last sweep for which there was no memory.
+    pub(crate) refusals: u32,
+    /// Whether it is in the core's list of those to read.
+    pub(crate) unread: bool,
+    /// Whether it is in the core's list of those to flush.
+    pub(crate) dirty: bool,
+    /// Result of a read ahead, together with other sockets; the bytes are in the protocol's buffer.
+    pub(crate) ahead: Option<io::Result<Received>>,
+}
+
+impl<P: Protocol, S: Stream> Peer<P, S> {
+    pub(crate) fn new(stream: Carrier<S>, id: ConnectionId, connection: P::Connection, now: Time) -> Self {
+        Peer {
+            stream,
+            id,
+            connection,
+            out: Outbox::default(),
+            heard: now,
+            part_since: None,
+            ending_since: None,
+            discarded: 0,
+            readable: true,
+            hung_up: false,
+            has_ended: false,
+            turned: now,
+            held_back: false,
+            idle_reads: 0,
+            is_chatty: false,
+            has_asked: true,
+            talks: false,
+            room: 0,
+            is_short: false,
+            backlog: 0,
+            takes: false,
+            refusals: 0,
+            unread: false,
+            dirty: false,
+            ahead: None,
+        }
+    }
+
+    /// Whether bytes that come are to be taken from the socket.
+    pub(crate) fn may_be_read(&self, limits: &Limits) -> bool {
+        self.ending_since.is_none()
+            && !self.is_chatty
+            && self.out.unsent() < self.out.most(limits.unsent)
+            && P::may_read(&self.connection)
+    }
+
+    /// Whether there is memory for what is coming. Gives back what is not needed.
+    pub(crate) fn finds_room(&mut self, room: &mut Room) -> bool {
+        if self.room > 0 && room.is_tight() {
+            P::release(&mut self.connection);
+        }
+        let may = room.change(&mut self.room, P::wanted(&self.connection));
+        // It may be short of memory for answers as well, and the sweep must come back to it for that.
+        self.is_short |= !may;
+        may
+    }
+
+    /// Whether reading it is all there is to do before its requests can be handled.
+    pub(crate) fn may_be_read_ahead(&self, limits: &Limits) -> bool {
+        P::buffered(&self.connection) == 0
+            && self.ahead.is_none()
+            && P::wanted(&self.connection) <= self.room
+            && self.stream.reads_its_socket()
+            && self.stream.raw().is_some()
+            && self.may_be_read(limits)
+    }
+
+    /// How long what was just `received` has waited for others, which is the server's queue. What it has waited for more of
+    /// the same connection, or because the connection was not to be read, says nothing about the server and must not cost
+    /// others: a client that is paused, or that sends without a pause, would else make the controller think of overload.
+    pub(crate) fn queued(&self, received: &Received, unseen: Nanos, now: Time) -> Nanos {
+        if self.held_back { Nanos::ZERO } else { received.waited.unwrap_or(unseen).min(now.since(self.turned)) }
+    }
+
+    /// Reads once into the protocol's buffer.
+    pub(crate) fn receive(&mut self, receiver: &mut Receiver) -> io::Result<Received> {
+        let spare = P::spare(&mut self.connection);
+        let room = spare.len().min(if self.talks { READ_OF_TALK } else { READ });
+        let received = self.stream.receive(receiver, &mut spare[..room]);
+        P::filled(&mut self.connection, received.as_ref().map_or(0, |received| received.bytes));
+        self.note(received)
+    }
+
+    /// As [`Peer::receive`], of what was read for it up to `room` bytes: puts it where the next requests come from.
+    pub(crate) fn receive_ahead(&mut self, room: usize, received: io::Result<crate::batch::Received<'_>>) {
+        let received = match received {
+            Ok(received) => {
+                let came = Received::of(received.bytes.len(), room, received.stamp.and_then(age));
+                let came = self.stream.take_in(came, received.bytes, P::spare(&mut self.connection));
+                P::filled(&mut self.connection, came.as_ref().map_or(0, |came| came.bytes));
+                came
+            }
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(Received::NOTHING),
+            Err(error) => Err(error),
+        };
+        self.ahead = Some(self.note(received));
+    }
+
+    fn note(&mut self, received: io::Result<Received>) -> io::Result<Received> {
+        if matches!(received, Ok(Received { came: Came::Nothing, .. })) {
+            // What the poll said was meant for this place's last connection.
+            self.hung_up = false;
+        }
+        received
+    }
+
+    /// Sends what the socket takes; how many bytes that was.
+    pub(crate) fn send(&mut self, now: Time, datagrams: &mut Option<Outbound>) -> io::Result<usize> {
+        let stream = &mut self.stream;
+        self.out.flush(|bytes| stream.send(bytes, now, datagrams), now)
+    }
+
+    /// Bytes for the socket that say what is to be sent, if that may leave together with others'.
+    pub(crate) fn sendable(&mut self) -> Option<&[u8]> {
+        self.stream.apart(self.out.sendable()?)
+    }
+
+    /// The socket took so much of what was [sendable](Peer::sendable); tries the rest, if there is one.
+    pub(crate) fn took(&mut self, count: usize, now: Time) -> io::Result<usize> {
+        let count = self.stream.sent(count);
+        self.out.took(count);
+        Ok(count + self.send(now, &mut None)?)
+    }
+
+    /// Whether everything owed has gone out of a connection that is to end.
+    pub(crate) fn is_over(&self) -> bool {
+        if self.out.unsent() > 0 {
+            return false;
+        }
+        let leaves = P::is_leaving(&self.connection) || (self.has_ended && !self.unread && !self.readable);
+        self.ending_since.is_some() || (leaves && P::owed(&self.connection) == 0)
+    }
+}

@@ -1,0 +1,227 @@
+//! A recording of a server's controller in a file: a thread of its own writes, so that no core waits for a disk.
+
+use leeward_core::server::ServerHalves;
+use leeward_recording::{Block, End, Full, Header, Recorder, Sink, record};
+use std::fs::File;
+use std::io::{self, Write};
+use std::path::Path;
+use std::sync::mpsc::{Receiver, SyncSender, TrySendError, channel, sync_channel};
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::thread::JoinHandle;
+
+/// Blocks of 64 KiB that may wait for the disk, 16 MiB in all: about a second at some 500,000 requests per second.
+const WAITING: usize = 256;
+
+/// Outcome of a recording.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Recorded {
+    /// How it ended, and after how many calls.
+    pub end: End,
+    /// Bytes written.
+    pub bytes: u64,
+}
+
+/// Where a server's controller is recorded: to be given to a server's builder, and ended when the server has
+/// stopped. The file is what `leeward replay` reads; its format is `docs/recording-format.md`.
+///
+/// While recording, all cores decide under one mutex ([`leeward_recording`] has the cost). When the disk falls
+/// 16 MiB behind, or fails, the recording ends there and is marked as incomplete; the server goes on.
+///
+/// Clones are the same recording. One serves one server: the calls of a second would not be recorded.
+#[derive(Clone)]
+pub struct Recording {
+    shared: Arc<Mutex<State>>,
+}
+
+struct State {
+    /// Until a server takes it.
+    sink: Option<Blocks>,
+    recorder: Option<Recorder>,
+    writer: Option<JoinHandle<io::Result<(Output, u64)>>>,
+}
+
+type Output = Box<dyn Write + Send>;
+
+/// A file that keeps what was in it until there is something new: a server that can't start must not cost a recording.
+struct Fresh {
+    file: File,
+    /// A pipe or device is as it is.
+    emptied: bool,
+}
+
+impl Write for Fresh {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        if !self.emptied {
+            self.file.set_len(0)?;
+            self.emptied = true;
+        }
+        self.file.write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.file.flush()
+    }
+}
+
+/// The cores' end of the queue to the writer.
+struct Blocks {
+    full: SyncSender<Block>,
+    empty: Receiver<Vec<u8>>,
+}
+
+impl Recording {
+    /// Writes to a file, in place of what is there as soon as a server starts.
+    ///
+    /// # Errors
+    /// It can't be written, or there is no thread.
+    pub fn create(path: &Path) -> io::Result<Self> {
+        let file = File::options().write(true).create(true).truncate(false).open(path)?;
+        Recording::to(Fresh { emptied: !file.metadata()?.is_file(), file })
+    }
+
+    /// Writes to `output`, in pieces of about 64 KiB.
+    ///
+    /// # Errors
+    /// There is no thread.
+    pub fn to(output: impl Write + Send + 'static) -> io::Result<Self> {
+        Recording::bounded(output, WAITING)
+    }
+
+    fn bounded(output: impl Write + Send + 'static, waiting: usize) -> io::Result<Self> {
+        let (full, blocks) = sync_channel(waiting);
+        let (spare, empty) = channel();
+        let write = move || write(Box::new(output), &blocks, |buffer| drop(spare.send(buffer)));
+        let writer = std::thread::Builder::new().name("leeward-recording".into()).spawn(write)?;
+        let state = State { sink: Some(Blocks { full, empty }), recorder: None, writer: Some(writer) };
+        Ok(Recording { shared: Arc::new(Mutex::new(state)) })
+    }
+
+    /// Whether calls are being recorded: not before a server has started, nor after the disk fell behind.
+    pub fn is_recording(&self) -> bool {
+        self.state().recorder.as_ref().is_some_and(Recorder::is_recording)
+    }
+
+    /// Ends the recording and waits until it is written. `None` if there was no server to record, or it has been ended.
+    ///
+    /// # Errors
+    /// The disk's: the recording then has no end, and what precedes the error can be replayed.
+    pub fn finish(&self) -> io::Result<Option<Recorded>> {
+        let mut state = self.state();
+        let finished = state.recorder.as_ref().map(Recorder::finish);
+        let Some(writer) = state.writer.take() else { return Ok(None) };
+        let Some(finished) = finished else {
+            // The writer ends when nobody can give it anything: the recorder has let go of its end.
+            state.sink = None;
+            drop(state);
+            join(writer)?;
+            return Ok(None);
+        };
+        drop(state);
+        let (mut output, mut bytes) = join(writer)?;
+        for block in &finished.blocks {
+            bytes += write_block(&mut output, block)?;
+        }
+        output.flush()?;
+        Ok(Some(Recorded { end: finished.end, bytes }))
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.shared.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+    }
+}
+
+impl Recording {
+    /// Records a server's halves; the server is about to start.
+    pub fn attach(&self, halves: ServerHalves, header: &Header) -> Option<ServerHalves> {
+        let mut state = self.state();
+        let sink = state.sink.take()?;
+        let (halves, recorder) = record(halves, header, Box::new(sink));
+        state.recorder = Some(recorder);
+        Some(halves)
+    }
+}
+
+impl std::fmt::Debug for Recording {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Recording").field("is_recording", &self.is_recording()).finish_non_exhaustive()
+    }
+}
+
+impl Sink for Blocks {
+    fn take(&mut self, block: Block) -> Result<Vec<u8>, Full> {
+        match self.full.try_send(block) {
+            Ok(()) => Ok(self.empty.try_recv().unwrap_or_default()),
+            // The disk is slow, or has failed.
+            Err(TrySendError::Full(_) | TrySendError::Disconnected(_)) => Err(Full),
+        }
+    }
+}
+
+/// The writer's thread: until the cores' end is gone, or the disk fails.
+fn write(mut output: Output, blocks: &Receiver<Block>, again: impl Fn(Vec<u8>)) -> io::Result<(Output, u64)> {
+    let mut bytes = 0;
+    while let Ok(block) = blocks.recv() {
+        bytes += write_block(&mut output, &block)?;
+        again(block.into_buffer());
+    }
+    Ok((output, bytes))
+}
+
+fn write_block(output: &mut Output, block: &Block) -> io::Result<u64> {
+    let prefix = block.prefix();
+    output.write_all(&prefix)?;
+    output.write_all(block.payload())?;
+    Ok((prefix.len() + block.payload().len()) as u64)
+}
+
+fn join(writer: JoinHandle<io::Result<(Output, u64)>>) -> io::Result<(Output, u64)> {
+    writer.join().unwrap_or_else(|_| Err(io::Error::other("the recording's writer has panicked")))
+}
+
+// Not under loom: a whole controller and a real writing thread stand outside any of its models.
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use leeward_core::params::Params;
+    use leeward_core::registry::Environment;
+    use leeward_core::server::Signals;
+    use leeward_core::units::{Nanos, Time};
+    use leeward_recording::{EndReason, Item, Reader};
+
+    /// Hangs until it is let go.
+    struct Stuck(Arc<Mutex<Vec<u8>>>);
+
+    impl Write for Stuck {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            self.0.lock().unwrap().write(bytes)
+        }
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn what_does_not_fit_ends_the_recording_with_a_mark() {
+        let file = Arc::new(Mutex::new(Vec::new()));
+        let recording = Recording::bounded(Stuck(Arc::clone(&file)), 2).unwrap();
+        let (registry, environment) = (leeward_controllers::builtin(), Environment::new(1, Nanos(1), Nanos(1)));
+        let algorithm = registry.find("breakwater").unwrap();
+        let header = Header::new("a test", algorithm, &Params::default(), &environment);
+        let held = file.lock().unwrap();
+        let halves = algorithm.server(&Params::default(), &environment).unwrap();
+        let mut halves = recording.attach(halves, &header).unwrap();
+        let mut ticks = 0;
+        while recording.is_recording() {
+            ticks += 1;
+            halves.control.tick(&Signals::idle(Time(ticks)));
+            assert!(ticks < 1_000_000, "blocks are bounded");
+        }
+        drop(held);
+        let end = recording.finish().unwrap().unwrap().end;
+        assert_eq!(end.reason, EndReason::Overrun);
+        assert!(end.entries > 0 && end.entries < ticks, "{end:?} after {ticks} ticks");
+        let bytes = file.lock().unwrap();
+        let items: Vec<Item> = Reader::items(&bytes).collect::<Result<_, _>>().unwrap();
+        assert_eq!(items.len() as u64, end.entries + 2);
+    }
+}

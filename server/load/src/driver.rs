@@ -1,0 +1,547 @@
+//! The loop of one run: one thread, all connections. Issues what is due, moves bytes, and lets the recorder count.
+
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, VecDeque};
+use std::mem;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use leeward_core::budget::Budget;
+use leeward_core::client::ClientParts;
+use leeward_core::params::ParamError;
+use leeward_core::units::{Nanos, Priority, Rate, Time};
+use leeward_rpc::address;
+use leeward_rpc::client::{DatagramCounts, Event, Request, Transport};
+use leeward_rpc::wire::ServerProtocol;
+use leeward_workload::Service;
+use leeward_workload::rng::{Purpose, Rng};
+
+use crate::ask::bits_of;
+use crate::config::{LoadConfig, LoadError, Plan, Polling};
+use crate::link::{Change, Clock, Link};
+use crate::patience::patient;
+use crate::poller::{Poller, Wait};
+use crate::recorder::{Course, Issued, Recorder, Recording, WINDOWS_MAX};
+use crate::report::{ClientWindow, Counts, Ending, LoadReport};
+use crate::schedule::{Planned, Schedule, ScheduleError};
+use crate::system::{Pinned, allow_sockets};
+
+/// Connections that may wait for their welcome at once: a server is not greeted by a thousand at the same moment.
+const GREETING_MAX: u32 = 64;
+/// How long a server that welcomed nobody may take to show what it speaks.
+const ASKING: Duration = Duration::from_secs(1);
+/// Requests issued before the sockets get their turn again.
+const BATCH: usize = 32;
+/// From "go" to the first request's time, so that the first is not late.
+const LEAD: Nanos = Nanos::from_millis(1);
+/// The longest wait: how soon a stop is noticed.
+const PATIENCE: Nanos = Nanos::from_millis(10);
+/// [`Polling::Hybrid`] stops sleeping this long before a request is due: longer than it takes to wake up.
+const AWAKE: Nanos = Nanos::from_micros(100);
+
+/// A client of a closed loop asks again so long after its request ended without leaving it, at
+/// least: the controller expects the server to refuse what it would send.
+const REST: Nanos = Nanos::from_millis(10);
+/// All clients together ask again no more often than that after such an end.
+const BETWEEN_RESTED: Nanos = Nanos::from_micros(10);
+
+/// How far a run is.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Progress {
+    /// Since the start; negative times don't exist, so zero while connecting.
+    pub elapsed: Nanos,
+    /// How long requests are issued.
+    pub duration: Nanos,
+    /// Counts so far.
+    pub counts: Counts,
+    /// The last window of the time series that is over, if there is one.
+    pub latest: Option<ClientWindow>,
+    /// Whether the server's windows bind, as its first welcome said.
+    pub gives_credits: Option<bool>,
+}
+
+/// Runs `plan` against a server, on this thread, and counts. `client` makes the client side of the algorithm that the
+/// server runs, one per connection. `stop` ends the run early: nothing more is issued, the last answers are awaited as
+/// ever. `progress` is told every [`LoadConfig::progress_every`].
+///
+/// Raises the process's limit of open files if the connections need that.
+///
+/// # Errors
+/// Settings that make no sense, and whatever keeps the run from beginning. Once requests flow there is always a report.
+pub fn run(
+    config: &LoadConfig,
+    plan: &Plan,
+    client: impl FnMut() -> Result<ClientParts, ParamError>,
+    stop: &AtomicBool,
+    progress: impl FnMut(&Progress),
+) -> Result<Recording, LoadError> {
+    check(config, plan)?;
+    let _pinned = Pinned::to(config.cpu)?;
+    // If that is not enough, connecting fails and says so.
+    allow_sockets(plan.connections().into());
+    let mut driver = Driver::new(config, plan)?;
+    driver.connect(plan, client, stop)?;
+    let course = driver.go(plan, stop, progress)?;
+    Ok(driver.close(&course))
+}
+
+/// A run whose demand follows from what the server can do.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Scaled {
+    /// The closed loop that measured it: its throughput is the capacity.
+    pub measured: LoadReport,
+    /// The run.
+    pub recording: Recording,
+}
+
+/// Measures first: runs `closed`, a closed loop a quarter of which is its warm-up, until its last answer. Only the
+/// first `active` of its connections send; the others stay open. Then runs the schedule that `open` makes of its responses per second,
+/// over all of these connections, as [`run`] does. `progress` is told of the second part only.
+///
+/// # Errors
+/// As of [`run`]; no capacity, because connections or answers were missing; a schedule that can't be, or that is for
+/// another number of clients.
+pub fn run_scaled(
+    config: &LoadConfig,
+    closed: &Plan,
+    active: u32,
+    open: impl FnOnce(Rate) -> Result<Schedule, ScheduleError>,
+    client: impl FnMut() -> Result<ClientParts, ParamError>,
+    stop: &AtomicBool,
+    progress: impl FnMut(&Progress),
+) -> Result<Scaled, LoadError> {
+    let warmup = Nanos(closed.duration().0 / 4);
+    let measuring = LoadConfig { warmup, window: None, fine_window: None, ..config.clone() };
+    check(&measuring, closed)?;
+    let _pinned = Pinned::to(config.cpu)?;
+    // If that is not enough, connecting fails and says so.
+    allow_sockets(closed.connections().into());
+    let mut driver = Driver::new(&measuring, closed)?;
+    driver.connect(closed, client, stop)?;
+    let course = driver.go(&closed.of_first(active), stop, |_| {})?;
+    let unmeasured = |why| Err(LoadError::Unmeasured(why));
+    match course.ending {
+        Ending::Stopped => return Err(LoadError::Stopped),
+        Ending::Drained => return unmeasured("some requests were never answered"),
+        _ if driver.lost > 0 => return unmeasured("the server closed connections"),
+        _ => {}
+    }
+    // Nothing is under way: the second part begins with empty books.
+    let measured = driver.record_anew(Recorder::new(config, closed)).finish(&course).report;
+    if measured.throughput_per_s <= 0.0 {
+        return unmeasured("nothing was answered in time");
+    }
+    let plan = Plan::Open(open(Rate(measured.throughput_per_s))?);
+    if plan.connections() != closed.connections() {
+        return Err(LoadError::Config("both parts of a run go over the same connections"));
+    }
+    check(config, &plan)?;
+    driver.config = config;
+    driver.record_anew(Recorder::new(config, &plan));
+    let course = driver.go(&plan, stop, progress)?;
+    Ok(Scaled { measured, recording: driver.close(&course) })
+}
+
+fn check(config: &LoadConfig, plan: &Plan) -> Result<(), LoadError> {
+    let refuse = |when: bool, why| if when { Err(LoadError::Config(why)) } else { Ok(()) };
+    refuse(config.payload < 8, "a payload has at least 8 bytes, which carry the service time")?;
+    refuse(plan.connections() == 0, "a run needs at least one connection")?;
+    refuse(config.warmup >= plan.duration(), "the warm-up is as long as the run: nothing would be measured")?;
+    refuse(matches!(plan, Plan::Closed { outstanding: 0, .. }), "a closed loop needs at least one request under way")?;
+    let whole = plan.duration() + config.drain;
+    let windows = [config.window, config.fine_window];
+    let too_many = windows.iter().flatten().any(|window| whole.0 / window.0.max(1) > WINDOWS_MAX);
+    refuse(too_many, "more than 100,000 windows: make them longer")
+}
+
+/// Source of the next request and its due time.
+enum Source<'a> {
+    Open { requests: &'a [Planned] },
+    Closed { service: &'a Service, services: Rng, clients: Rng, end: Time },
+}
+
+/// Something to do with one connection.
+enum Action<'a> {
+    Submit(Time, Issued, Request<'a>, Budget),
+    Ready,
+    Flush,
+    Timer(Time, Time),
+    Close,
+}
+
+struct Driver<'a> {
+    config: &'a LoadConfig,
+    clock: Clock,
+    poller: Poller,
+    links: Vec<Link>,
+    /// By time; an entry that its link doesn't know any more does nothing.
+    timers: BinaryHeap<Reverse<(Time, u32)>>,
+    recorder: Recorder,
+    /// When the run starts, by the clock.
+    start: Time,
+    /// Connections welcomed, and connections lost.
+    welcomed: u32,
+    lost: u32,
+    /// Connections with something new to send.
+    touched: Vec<u32>,
+    ready: Vec<u32>,
+    /// Connections whose requests have ended, once per request; a closed loop issues the next.
+    freed: Vec<u32>,
+    /// Connections whose requests ended without being sent, and when each asks again.
+    resting: VecDeque<(Time, u32)>,
+    /// Whether requests wait for permission to leave, instead of expiring.
+    waits: Arc<AtomicBool>,
+    payload: Vec<u8>,
+}
+
+impl<'a> Driver<'a> {
+    fn new(config: &'a LoadConfig, plan: &Plan) -> Result<Self, LoadError> {
+        Ok(Driver {
+            config,
+            clock: Clock::start(),
+            poller: Poller::new().map_err(LoadError::Poll)?,
+            links: Vec::new(),
+            timers: BinaryHeap::new(),
+            recorder: Recorder::new(config, plan),
+            start: Time::ZERO,
+            welcomed: 0,
+            lost: 0,
+            touched: Vec::new(),
+            ready: Vec::new(),
+            freed: Vec::new(),
+            resting: VecDeque::new(),
+            waits: Arc::default(),
+            payload: vec![0; config.payload],
+        })
+    }
+
+    /// Does `action` with a connection, and takes note of what became of it.
+    fn act(&mut self, number: u32, action: Action<'_>) {
+        let Driver { clock, poller, recorder, freed, resting, start, .. } = self;
+        let rest = REST.max(BETWEEN_RESTED * self.links.len() as u64);
+        let link = &mut self.links[number as usize];
+        let mut events = |now: Time, event: Event<'_, Issued>| {
+            recorder.ended(Time(now.since(*start).0), &event);
+            match event {
+                Event::Ended { .. } => resting.push_back((now + rest, number)),
+                _ => freed.push(number),
+            }
+        };
+        match action {
+            Action::Submit(now, issued, request, budget) => link.submit(now, issued, &request, budget, &mut events),
+            Action::Ready => link.ready(*clock, poller, &mut events),
+            Action::Flush => link.flush(*clock, poller, &mut events),
+            Action::Timer(at, now) => {
+                link.timer(at, now, &mut events);
+                link.flush(*clock, poller, &mut events);
+            }
+            Action::Close => link.close(clock.now(), &mut events),
+        }
+        match link.change() {
+            Some(Change::Welcomed) => {
+                self.welcomed += 1;
+                self.recorder.opened(link.gives_credits());
+            }
+            Some(Change::Lost) => {
+                self.lost += 1;
+                self.recorder.lost(&link.reason());
+            }
+            None => {}
+        }
+        if let Some(at) = link.rearm(self.clock.now()) {
+            self.timers.push(Reverse((at, number)));
+        }
+    }
+
+    // ---- before the run ----
+
+    /// Opens all connections, some at a time, and waits until the server has welcomed each.
+    fn connect(
+        &mut self,
+        plan: &Plan,
+        mut client: impl FnMut() -> Result<ClientParts, ParamError>,
+        stop: &AtomicBool,
+    ) -> Result<(), LoadError> {
+        let LoadConfig { address, connect_timeout, .. } = *self.config;
+        let count = plan.connections();
+        for number in 0..count {
+            let mut parts = client()?;
+            if let Some(budget) = self.config.budget.remaining() {
+                parts.config.max_delay = parts.config.max_delay.min(budget);
+            }
+            if let Plan::Closed { outstanding, .. } = plan {
+                // What is under way here must not displace itself.
+                parts.config.queue = parts.config.queue.max(*outstanding as usize);
+            }
+            let parts = patient(parts, self.config.budget.remaining().unwrap_or(Nanos::MAX), &self.waits);
+            let link = Link::open(number, self.config, connect_timeout, parts, &self.poller, self.clock.now())
+                .map_err(|source| LoadError::Connect { address, number: number + 1, of: count, source })?;
+            self.links.push(link);
+            self.act(number, Action::Flush);
+            self.greet((number + 1).saturating_sub(GREETING_MAX), count, stop)?;
+        }
+        self.greet(count, count, stop)
+    }
+
+    /// Waits until at least `enough` of the connections opened so far are welcomed.
+    fn greet(&mut self, enough: u32, of: u32, stop: &AtomicBool) -> Result<(), LoadError> {
+        let deadline = self.clock.now() + self.config.connect_timeout;
+        loop {
+            let failed = |welcomed, reason: String| {
+                let reason = self.with_protocol(reason);
+                LoadError::Welcome { address: self.config.address, welcomed, of, reason }
+            };
+            if self.lost > 0 {
+                let reason = self.links.iter().find(|link| link.is_lost()).map(Link::reason).unwrap_or_default();
+                return Err(failed(self.welcomed, reason));
+            }
+            if stop.load(Ordering::Relaxed) {
+                return Err(LoadError::Stopped);
+            }
+            if self.welcomed >= enough {
+                return Ok(());
+            }
+            let now = self.clock.now();
+            if now >= deadline {
+                return Err(failed(self.welcomed, "no welcome in time".into()));
+            }
+            self.poll(Wait::For(deadline.since(now).min(PATIENCE)))?;
+        }
+    }
+
+    /// Why nobody was welcomed, with the protocol that the server speaks, where it is another one.
+    fn with_protocol(&self, reason: String) -> String {
+        if self.welcomed > 0 || self.config.transport != Transport::Tcp {
+            return reason;
+        }
+        #[cfg(feature = "tls")]
+        let expected = if self.config.tls.is_some() { ServerProtocol::Tls } else { ServerProtocol::Leeward };
+        #[cfg(not(feature = "tls"))]
+        let expected = ServerProtocol::Leeward;
+        address::with_protocol(reason, self.config.address, expected, ASKING)
+    }
+
+    // ---- the run ----
+
+    fn go(&mut self, plan: &Plan, stop: &AtomicBool, mut progress: impl FnMut(&Progress)) -> Result<Course, LoadError> {
+        self.start = self.clock.now() + LEAD;
+        self.freed.clear();
+        self.resting.clear();
+        self.waits.store(matches!(plan, Plan::Closed { .. }), Ordering::Relaxed);
+        let (mut source, planned) = self.source(plan);
+        // Set when the last request has been issued.
+        let mut deadline = None;
+        let mut stopped = false;
+        let mut next_progress = self.start;
+        let ending = loop {
+            let now = self.clock.now();
+            if deadline.is_none() {
+                stopped = stop.load(Ordering::Relaxed);
+            }
+            let due = if stopped { None } else { self.issue(&mut source) };
+            if due.is_none() && deadline.is_none() {
+                deadline = Some(now + self.config.drain);
+                if self.waits.swap(false, Ordering::Relaxed) {
+                    // What waits now expires as ever. Touching a connection sets its timer.
+                    self.touched.extend(0..self.links.len() as u32);
+                }
+                if stopped {
+                    self.recorder.cut(Time(now.since(self.start).0));
+                }
+            }
+            self.fire_timers();
+            self.flush();
+            if now >= next_progress {
+                next_progress = now + self.config.progress_every;
+                let (elapsed, counts) = (now.since(self.start), *self.recorder.totals());
+                let latest = self.recorder.latest_window(Time(elapsed.0));
+                let gives_credits = self.recorder.gives_credits();
+                progress(&Progress { elapsed, duration: plan.duration(), counts, latest, gives_credits });
+            }
+            if self.lost as usize == self.links.len() {
+                self.recorder.cut(Time(now.since(self.start).0));
+                break Ending::Disconnected;
+            }
+            if let Some(deadline) = deadline {
+                let done = self.recorder.under_way() == 0;
+                if done || now >= deadline {
+                    break if stopped {
+                        Ending::Stopped
+                    } else if done {
+                        Ending::Finished
+                    } else {
+                        Ending::Drained
+                    };
+                }
+            }
+            let wait = self.wait(due, deadline);
+            self.poll(wait)?;
+        };
+        Ok(Course { ending, planned })
+    }
+
+    /// Goes on with another recorder, which knows of the connections; the one so far.
+    fn record_anew(&mut self, recorder: Recorder) -> Recorder {
+        let before = mem::replace(&mut self.recorder, recorder);
+        let gives_credits = before.gives_credits().unwrap_or_default();
+        (0..self.welcomed).for_each(|_| self.recorder.opened(gives_credits));
+        before
+    }
+
+    /// Ends what is still under way, and all connections.
+    fn close(mut self, course: &Course) -> Recording {
+        self.recorder.close();
+        for number in 0..self.links.len() as u32 {
+            self.act(number, Action::Close);
+        }
+        let mut counts = DatagramCounts::default();
+        self.links.iter().for_each(|link| counts += link.datagrams());
+        let mut recording = self.recorder.finish(course);
+        (recording.report.retransmitted, recording.report.duplicates) = (counts.retransmitted, counts.duplicates);
+        recording
+    }
+
+    fn source<'p>(&mut self, plan: &'p Plan) -> (Source<'p>, u64) {
+        match plan {
+            Plan::Open(schedule) => {
+                let requests = schedule.requests();
+                (Source::Open { requests }, requests.len() as u64)
+            }
+            Plan::Closed { connections, outstanding, service, seed, duration } => {
+                // As if that many requests had just ended everywhere, in turn.
+                self.freed.extend((0..*outstanding).flat_map(|_| 0..*connections));
+                let rng = |purpose| Rng::new(*seed, purpose);
+                let (services, clients) = (rng(Purpose::Service), rng(Purpose::Clients));
+                (Source::Closed { service, services, clients, end: self.start + *duration }, 0)
+            }
+        }
+    }
+
+    /// Issues some of what is due, and says when the next is; `None` when no more will come.
+    fn issue(&mut self, source: &mut Source<'_>) -> Option<Time> {
+        match source {
+            Source::Open { requests } => {
+                self.freed.clear();
+                self.resting.clear();
+                for _ in 0..BATCH {
+                    let (planned, rest) = requests.split_first()?;
+                    let (now, due) = (self.clock.now(), self.start + Nanos(planned.at.0));
+                    if due > now {
+                        return Some(due);
+                    }
+                    // Late or not, it is issued: a request that was never sent would be missing from the worst moments.
+                    self.submit(now, planned.client, planned.at, planned.service, planned.priority, planned.random);
+                    *requests = rest;
+                }
+                requests.first().map(|next| self.start + Nanos(next.at.0))
+            }
+            Source::Closed { service, services, clients, end } => {
+                if self.clock.now() < self.start {
+                    return Some(self.start);
+                }
+                while let Some((at, number)) = self.resting.front().copied()
+                    && at <= self.clock.now()
+                {
+                    self.resting.pop_front();
+                    self.freed.push(number);
+                }
+                // Taken away first: what ends at once comes in the next turn, after the sockets had theirs.
+                let mut freed = mem::take(&mut self.freed);
+                for number in freed.drain(..) {
+                    let now = self.clock.now();
+                    if now >= *end {
+                        return None;
+                    }
+                    if !self.links[number as usize].is_lost() {
+                        let at = Time(now.since(self.start).0);
+                        let (service, priority) = (service.draw(services), Priority::from_random(clients.bits()));
+                        self.submit(now, number, at, service, priority, clients.bits());
+                    }
+                }
+                let now = self.clock.now();
+                if now >= *end {
+                    return None;
+                }
+                if self.freed.is_empty() {
+                    // Its memory for the next turn.
+                    self.freed = freed;
+                    Some(self.resting.front().map_or(*end, |(at, _)| (*at).min(*end)))
+                } else {
+                    Some(now)
+                }
+            }
+        }
+    }
+
+    /// Gives one request, due at `at` from the start, to its client.
+    fn submit(&mut self, now: Time, number: u32, at: Time, service: Nanos, priority: Priority, random: u64) {
+        self.recorder.issued(Time(now.since(self.start).0), at);
+        let mut payload = mem::take(&mut self.payload);
+        let bits = bits_of(random);
+        let method = match &self.config.ask {
+            Some(ask) => {
+                payload.clear();
+                ask.ask(bits, &mut payload)
+            }
+            None => {
+                payload[..8].copy_from_slice(&service.0.to_le_bytes());
+                self.config.method
+            }
+        };
+        let request = Request { method, payload: &payload, priority, random };
+        let mut budget = self.config.budget;
+        budget.charge(Time(now.since(self.start).0).since(at));
+        self.act(number, Action::Submit(now, Issued { due: at, method, random: bits }, request, budget));
+        self.payload = payload;
+        self.touched.push(number);
+    }
+
+    fn fire_timers(&mut self) {
+        let now = self.clock.now();
+        while let Some(&Reverse((at, number))) = self.timers.peek() {
+            if at > now {
+                break;
+            }
+            self.timers.pop();
+            self.act(number, Action::Timer(at, now));
+        }
+    }
+
+    fn flush(&mut self) {
+        let mut touched = mem::take(&mut self.touched);
+        for number in touched.drain(..) {
+            self.act(number, Action::Flush);
+        }
+        self.touched = touched;
+    }
+
+    /// How long to wait for sockets when the next request is `due`, and the run over at `deadline`.
+    fn wait(&self, due: Option<Time>, deadline: Option<Time>) -> Wait {
+        let now = self.clock.now();
+        let timer = self.timers.peek().map_or(Time::NEVER, |Reverse((at, _))| *at);
+        let idle = timer.min(deadline.unwrap_or(Time::NEVER)).since(now).min(PATIENCE);
+        let until_due = due.map_or(Nanos::MAX, |due| due.since(now));
+        match self.config.polling {
+            Polling::Busy => Wait::Not,
+            Polling::Sleep => Wait::For(idle.min(until_due)),
+            Polling::Hybrid if until_due <= AWAKE => {
+                // The server may need this core as much.
+                std::thread::yield_now();
+                Wait::Not
+            }
+            Polling::Hybrid => Wait::For(idle.min(until_due - AWAKE)),
+        }
+    }
+
+    fn poll(&mut self, wait: Wait) -> Result<(), LoadError> {
+        let mut ready = mem::take(&mut self.ready);
+        self.poller.wait(wait, &mut ready).map_err(LoadError::Poll)?;
+        for number in ready.drain(..) {
+            self.act(number, Action::Ready);
+        }
+        self.ready = ready;
+        Ok(())
+    }
+}

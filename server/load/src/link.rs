@@ -1,0 +1,255 @@
+//! A socket and the connection that it carries: moves bytes and reports what the connection says.
+
+use std::io::{self, ErrorKind};
+use std::time::Instant;
+
+use leeward_core::budget::Budget;
+use leeward_core::client::ClientParts;
+use leeward_core::units::{Nanos, Time};
+use leeward_rpc::client::{Connection, DatagramCounts, Event, Phase, Request};
+use leeward_rpc::wire::{self, Regime};
+
+use crate::config::LoadConfig;
+use crate::poller::Poller;
+use crate::recorder::Issued;
+use crate::socket::Socket;
+
+/// The generator's clock: nanoseconds since it was started.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Clock(Instant);
+
+impl Clock {
+    pub(crate) fn start() -> Self {
+        Clock(Instant::now())
+    }
+
+    pub(crate) fn now(&self) -> Time {
+        Time(self.0.elapsed().as_nanos() as u64)
+    }
+}
+
+/// Reads of one socket before others get their turn.
+const READS_MAX: u32 = 4;
+
+/// A step in a link's life.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Change {
+    /// The server has welcomed it.
+    Welcomed,
+    /// The socket is gone.
+    Lost,
+}
+
+/// A connection and its socket; without one when it is lost.
+pub(crate) struct Link {
+    number: u32,
+    socket: Option<Socket>,
+    connection: Connection<Issued>,
+    watches_room: bool,
+    /// The last [`Change`] that was reported.
+    reported: Option<Change>,
+    /// When its timer goes off; `NEVER` when it is not set.
+    timer: Time,
+    /// Counts of a socket that is lost.
+    datagrams: DatagramCounts,
+    /// Why the socket was lost, where that says more than the connection knows.
+    trouble: Option<String>,
+}
+
+impl Link {
+    /// Connects, and waits for that; nothing is sent yet.
+    pub(crate) fn open(
+        number: u32,
+        config: &LoadConfig,
+        timeout: Nanos,
+        parts: ClientParts,
+        poller: &Poller,
+        now: Time,
+    ) -> io::Result<Self> {
+        let to = (config.transport, config.address, config.datagram);
+        #[cfg(not(feature = "tls"))]
+        let socket = Socket::open(number, to, timeout, now)?;
+        #[cfg(feature = "tls")]
+        let socket = Socket::open_tls(number, to, timeout, now, config.tls.as_ref())?;
+        poller.add(&socket, number)?;
+        let connection = Connection::new(parts, config.connection);
+        Ok(Link {
+            number,
+            socket: Some(socket),
+            connection,
+            watches_room: false,
+            reported: None,
+            timer: Time::NEVER,
+            datagrams: DatagramCounts::default(),
+            trouble: None,
+        })
+    }
+
+    pub(crate) fn is_lost(&self) -> bool {
+        self.socket.is_none()
+    }
+
+    /// Change of the link since the last call.
+    pub(crate) fn change(&mut self) -> Option<Change> {
+        let state = match (self.is_lost(), self.connection.phase()) {
+            (true, _) => Some(Change::Lost),
+            (false, Phase::Ready) => Some(Change::Welcomed),
+            _ => None,
+        };
+        if state == self.reported {
+            return None;
+        }
+        self.reported = state;
+        state
+    }
+
+    /// Whether the server's welcome said that windows bind.
+    pub(crate) fn gives_credits(&self) -> bool {
+        self.connection.welcome().is_some_and(|welcome| welcome.regime == Regime::Credits)
+    }
+
+    /// Datagrams that were sent again, and those that came again.
+    pub(crate) fn datagrams(&self) -> DatagramCounts {
+        self.socket.as_ref().map_or(self.datagrams, Socket::counts)
+    }
+
+    /// Why the connection is over, for people.
+    pub(crate) fn reason(&self) -> String {
+        let known = || self.connection.error().map_or_else(String::new, ToString::to_string);
+        self.trouble.clone().unwrap_or_else(known)
+    }
+
+    pub(crate) fn submit(
+        &mut self,
+        now: Time,
+        issued: Issued,
+        request: &Request<'_>,
+        budget: Budget,
+        events: &mut impl FnMut(Time, Event<'_, Issued>),
+    ) {
+        let mut events = |event: Event<'_, Issued>| events(now, event);
+        match budget.remaining() {
+            Some(left) => self.connection.submit_within(now, issued, request, wire::Budget::of(left), &mut events),
+            None => self.connection.submit(now, issued, request, &mut events),
+        };
+    }
+
+    /// Reads what there is, up to a bound, and writes the answers that follow from it.
+    pub(crate) fn ready(&mut self, clock: Clock, poller: &Poller, events: &mut impl FnMut(Time, Event<'_, Issued>)) {
+        for reads in 0.. {
+            let Some(socket) = &mut self.socket else { return };
+            if reads >= READS_MAX && !socket.holds_bytes() {
+                break;
+            }
+            let spare = self.connection.spare();
+            let room = spare.len();
+            match socket.read(clock, spare) {
+                Ok(0) => return self.lose(clock.now(), events),
+                Ok(count) => {
+                    // The clock is read after the bytes: an answer is never dated before it was here.
+                    let now = clock.now();
+                    if self.connection.received(now, count, &mut |event| events(now, event)).is_err() {
+                        return self.lose(now, events);
+                    }
+                    if let Some(calls) = socket.bound() {
+                        self.connection.restrict(now, calls, &mut |event| events(now, event));
+                    }
+                    if !socket.may_have_more(count, room, self.connection.in_flight()) {
+                        break;
+                    }
+                }
+                Err(error) if error.kind() == ErrorKind::WouldBlock => break,
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) => {
+                    // The system's own words say less than the connection's.
+                    self.trouble = error.get_ref().map(ToString::to_string);
+                    return self.lose(clock.now(), events);
+                }
+            }
+        }
+        self.flush(clock, poller, events);
+    }
+
+    /// Writes as much as the socket takes.
+    pub(crate) fn flush(&mut self, clock: Clock, poller: &Poller, events: &mut impl FnMut(Time, Event<'_, Issued>)) {
+        loop {
+            let now = clock.now();
+            let Some(socket) = &mut self.socket else { return };
+            let output = self.connection.output(now);
+            if output.is_empty() {
+                socket.finish();
+                let wants_room = socket.wants_room();
+                return self.watch_room(now, wants_room, poller, events);
+            }
+            match socket.write(now, output) {
+                Ok(0) => return self.lose(now, events),
+                Ok(count) => self.connection.consumed(now, count, &mut |event| events(now, event)),
+                Err(error) if error.kind() == ErrorKind::WouldBlock => {
+                    socket.finish();
+                    if !socket.is_stream() {
+                        // The next datagram makes room, no socket does.
+                        return;
+                    }
+                    return self.watch_room(now, true, poller, events);
+                }
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(_) => return self.lose(now, events),
+            }
+        }
+    }
+
+    fn watch_room(&mut self, now: Time, room: bool, poller: &Poller, events: &mut impl FnMut(Time, Event<'_, Issued>)) {
+        let Some(socket) = &self.socket else { return };
+        if self.watches_room == room {
+            return;
+        }
+        self.watches_room = room;
+        if poller.watch_room(socket, self.number, room).is_err() {
+            self.lose(now, events);
+        }
+    }
+
+    /// The socket is of no use any more. Dropping it closes it and takes it from the poller.
+    fn lose(&mut self, now: Time, events: &mut impl FnMut(Time, Event<'_, Issued>)) {
+        // Why is kept by the connection.
+        let _ = self.connection.ended(now, &mut |event| events(now, event));
+        self.datagrams = self.datagrams();
+        self.socket = None;
+    }
+
+    /// The timer that is set for `at` goes off; does nothing if it is another one.
+    pub(crate) fn timer(&mut self, at: Time, now: Time, events: &mut impl FnMut(Time, Event<'_, Issued>)) {
+        if self.timer == at {
+            self.timer = Time::NEVER;
+            if let Some(socket) = &mut self.socket
+                && !socket.on_timer(now)
+            {
+                return self.lose(now, events);
+            }
+            self.connection.on_timer(now, &mut |event| events(now, event));
+        }
+    }
+
+    /// When the timer must be set anew; `None` if it need not be. One that is set too early stays, and does nothing.
+    pub(crate) fn rearm(&mut self, now: Time) -> Option<Time> {
+        let far = self.socket.as_ref().map_or(Time::NEVER, Socket::next_timeout);
+        let wanted = self.connection.next_timeout(now).unwrap_or(Time::NEVER).min(far).max(now + Nanos(1));
+        if wanted >= self.timer {
+            return None;
+        }
+        self.timer = wanted;
+        Some(wanted)
+    }
+
+    /// The run is over: says good-bye if the server listens, and ends all requests. Not reported as a [`Change`].
+    pub(crate) fn close(&mut self, now: Time, events: &mut impl FnMut(Time, Event<'_, Issued>)) {
+        self.reported = Some(Change::Lost);
+        self.connection.deregister(now, &mut |event| events(now, event));
+        self.datagrams = self.datagrams();
+        if let Some(mut socket) = self.socket.take() {
+            // One attempt: if the server doesn't read, the end of the stream tells it, too.
+            let _ = socket.write(now, self.connection.output(now));
+        }
+        self.connection.close(now, &mut |event| events(now, event));
+    }
+}

@@ -1,0 +1,402 @@
+//! Counts what happens. Nothing here influences a run. Times are from the start of the run.
+
+use std::collections::BTreeMap;
+use std::fmt::Debug;
+use std::sync::Arc;
+
+use leeward_core::client::LocalReason;
+use leeward_core::units::{Nanos, Time};
+pub use leeward_outcome::Distribution;
+use leeward_rpc::client::{Disconnected, Event};
+use leeward_rpc::wire::Method;
+
+use crate::ask::Ask;
+use crate::config::{Answers, LoadConfig, Plan};
+use crate::report::{Adherence, ClientWindow, Connections, Counts, Ending, FineWindow, LoadReport};
+
+/// Identity of a request: the time at which it was due, and what it asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Issued {
+    /// When it was due.
+    pub due: Time,
+    /// Which procedure it called.
+    pub method: Method,
+    /// The bits that it was made of.
+    pub random: u64,
+}
+
+/// The name of failures that are answers, but wrong ones.
+#[derive(Debug)]
+struct WrongAnswer;
+
+/// How a run went.
+pub(crate) struct Course {
+    pub(crate) ending: Ending,
+    /// Requests that the schedule holds.
+    pub(crate) planned: u64,
+}
+
+/// A run's results: the report and whole distributions for `.hgrm` files.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Recording {
+    /// The summary.
+    pub report: LoadReport,
+    /// Latency from the intended time.
+    pub latency: Distribution,
+    /// Latency from when the request left.
+    pub latency_from_send: Distribution,
+    /// Time from a request's departure to its drop.
+    pub reject_delay: Distribution,
+}
+
+struct Windows {
+    length: Nanos,
+    done: Vec<ClientWindow>,
+    /// The window that `latency` is of.
+    current: usize,
+    latency: Distribution,
+    /// Sum of the reject delays of each window, ns.
+    reject_delays: Vec<u64>,
+}
+
+impl Windows {
+    /// The window that `at` lies in. A run that stands still for hours gets one long last window.
+    fn index(&self, at: Time) -> usize {
+        (at.0 / self.length.0.max(1)).min(2 * WINDOWS_MAX) as usize
+    }
+
+    /// The counts of the window that `at` lies in.
+    fn counts(&mut self, at: Time) -> &mut Counts {
+        let index = self.index(at);
+        while self.done.len() <= index {
+            let start = Time(self.done.len() as u64 * self.length.0);
+            self.done.push(ClientWindow { start, ..ClientWindow::default() });
+            self.reject_delays.push(0);
+        }
+        &mut self.done[index].counts
+    }
+
+    fn completed(&mut self, now: Time, latency: Nanos) {
+        let index = self.index(now);
+        if index > self.current {
+            self.close();
+            self.current = index;
+        }
+        self.latency.record(latency);
+    }
+
+    /// A drop's reject delay; the drop itself has been counted.
+    fn dropped(&mut self, now: Time, delay: Nanos) {
+        let index = self.index(now);
+        if let (Some(sum), Some(window)) = (self.reject_delays.get_mut(index), self.done.get_mut(index)) {
+            *sum = sum.saturating_add(delay.0);
+            window.reject_delay_mean_ns = *sum as f64 / window.counts.dropped.max(1) as f64;
+        }
+    }
+
+    /// The last window that is over at `now`; also if nothing has happened in it.
+    fn latest(&self, now: Time) -> Option<ClientWindow> {
+        let index = self.index(now).checked_sub(1)?;
+        let nothing = ClientWindow { start: Time(index as u64 * self.length.0), ..ClientWindow::default() };
+        let mut window = self.done.get(index).copied().unwrap_or(nothing);
+        if index == self.current {
+            // Not closed yet: no response has come since.
+            window.latency = self.latency.percentiles();
+        }
+        Some(window)
+    }
+
+    fn close(&mut self) {
+        let latency = self.latency.take();
+        if let Some(window) = self.done.get_mut(self.current) {
+            window.latency = latency;
+        }
+    }
+}
+
+/// Windows that a time series may have: more would hide a mistaken length, and fill the memory.
+pub(crate) const WINDOWS_MAX: u64 = 100_000;
+
+/// Different reasons for lost connections that are kept apart.
+const REASONS_MAX: usize = 8;
+
+/// Counters of a run.
+pub(crate) struct Recorder {
+    /// Knows which answers are right.
+    ask: Option<Arc<dyn Ask>>,
+    answers: Answers,
+    slo: Nanos,
+    timeout: Nanos,
+    late_after: Nanos,
+    /// The measured part.
+    from: Time,
+    to: Time,
+    /// The run is over: a connection that is open now has not been lost.
+    closing: bool,
+    totals: Counts,
+    measured: Counts,
+    latency: Distribution,
+    latency_from_send: Distribution,
+    reject_delay: Distribution,
+    sojourn: Distribution,
+    lateness: Distribution,
+    drop_reasons: BTreeMap<String, u64>,
+    failures: BTreeMap<String, u64>,
+    connections: Connections,
+    gives_credits: Option<bool>,
+    windows: Option<Windows>,
+    fine: Option<(Nanos, Vec<FineWindow>)>,
+}
+
+impl Recorder {
+    pub(crate) fn new(config: &LoadConfig, plan: &Plan) -> Self {
+        Recorder {
+            ask: config.ask.clone(),
+            answers: config.answers,
+            slo: config.slo,
+            timeout: config.timeout.unwrap_or(Nanos::MAX),
+            late_after: config.late_after,
+            from: Time::ZERO + config.warmup,
+            to: Time::ZERO + plan.duration(),
+            closing: false,
+            totals: Counts::default(),
+            measured: Counts::default(),
+            latency: Distribution::new(),
+            latency_from_send: Distribution::new(),
+            reject_delay: Distribution::new(),
+            sojourn: Distribution::new(),
+            lateness: Distribution::new(),
+            drop_reasons: BTreeMap::new(),
+            failures: BTreeMap::new(),
+            connections: Connections::default(),
+            gives_credits: None,
+            windows: config.window.map(|length| Windows {
+                length,
+                done: Vec::new(),
+                current: 0,
+                latency: Distribution::new(),
+                reject_delays: Vec::new(),
+            }),
+            fine: config.fine_window.map(|length| (length, Vec::new())),
+        }
+    }
+
+    /// Counts something that happened at `at`: in all, in the measured part, in its window.
+    fn count(&mut self, at: Time, what: impl Fn(&mut Counts)) {
+        what(&mut self.totals);
+        if at >= self.from && at < self.to {
+            what(&mut self.measured);
+        }
+        if let Some(windows) = &mut self.windows {
+            what(windows.counts(at));
+        }
+    }
+
+    /// A request due at `due` is given to the client now.
+    pub(crate) fn issued(&mut self, now: Time, due: Time) {
+        let lateness = now.since(due);
+        let late = lateness > self.late_after;
+        self.lateness.record(lateness);
+        self.count(due, |counts| {
+            counts.offered += 1;
+            counts.late += u64::from(late);
+        });
+    }
+
+    /// A request has ended.
+    pub(crate) fn ended(&mut self, now: Time, event: &Event<'_, Issued>) {
+        let Issued { due, method, random } = *event.token();
+        let is_measured = due >= self.from;
+        let age = now.since(due);
+        match event {
+            Event::Completed { payload, .. } if !self.is_answer(random, method, payload) => {
+                add(&mut self.failures, &WrongAnswer);
+                self.count(now, |counts| counts.failed += 1);
+            }
+            Event::Completed { round_trip, sojourn, .. } => {
+                // Latency is recorded even when nobody waits any more: leaving out the worst would flatter.
+                if is_measured {
+                    self.latency.record(age);
+                    self.latency_from_send.record(*round_trip);
+                    self.sojourn.record(*sojourn);
+                }
+                let (in_time, good) = (age <= self.timeout, age <= self.slo.min(self.timeout));
+                self.count(now, |counts| {
+                    counts.completed += u64::from(in_time);
+                    counts.timed_out += u64::from(!in_time);
+                    counts.good += u64::from(good);
+                });
+                if let Some(windows) = &mut self.windows {
+                    windows.completed(now, age);
+                }
+                self.count_fine(now, in_time, good);
+            }
+            Event::Dropped { reason, round_trip, .. } => {
+                if is_measured {
+                    self.reject_delay.record(*round_trip);
+                }
+                add(&mut self.drop_reasons, reason);
+                self.count(now, |counts| counts.dropped += 1);
+                if let Some(windows) = &mut self.windows {
+                    windows.dropped(now, *round_trip);
+                }
+            }
+            Event::Failed { code, .. } => {
+                add(&mut self.failures, code);
+                self.count(now, |counts| counts.failed += 1);
+            }
+            Event::Ended { end, .. } => match end.reason {
+                LocalReason::Overflow => self.count(now, |counts| counts.overflowed += 1),
+                LocalReason::Throttled => self.count(now, |counts| counts.throttled += 1),
+                // A reason that is new to this crate is an expiry of some kind.
+                _ => self.count(now, |counts| counts.expired += 1),
+            },
+            Event::TooLong { .. } => self.count(now, |counts| counts.too_long += 1),
+            Event::Disconnected { .. } if self.closing && age > self.timeout => {
+                self.count(now, |counts| counts.timed_out += 1);
+            }
+            Event::Disconnected { .. } if self.closing => self.count(now, |counts| counts.unfinished += 1),
+            Event::Disconnected { at: Disconnected::Sent, .. } => self.count(now, |counts| counts.disconnected += 1),
+            // Waiting, or an end that is new to this crate: nothing was sent, as far as is known.
+            _ => self.count(now, |counts| counts.unsent += 1),
+        }
+    }
+
+    /// Whether the service that is asked would answer so.
+    fn is_answer(&self, random: u64, method: Method, payload: &[u8]) -> bool {
+        match &self.ask {
+            Some(ask) => ask.is_answer(random, method, payload),
+            None => self.answers == Answers::Any || payload.is_empty(),
+        }
+    }
+
+    fn count_fine(&mut self, now: Time, in_time: bool, good: bool) {
+        let Some((length, windows)) = &mut self.fine else { return };
+        let index = (now.0 / length.0.max(1)).min(2 * WINDOWS_MAX) as usize;
+        while windows.len() <= index {
+            let start = Time(windows.len() as u64 * length.0);
+            windows.push(FineWindow { start, completed: 0, good: 0 });
+        }
+        windows[index].completed += u64::from(in_time);
+        windows[index].good += u64::from(good);
+    }
+
+    /// The last window of the time series that is over at `now`.
+    pub(crate) fn latest_window(&self, now: Time) -> Option<ClientWindow> {
+        self.windows.as_ref().and_then(|windows| windows.latest(now))
+    }
+
+    /// Issued and not ended.
+    pub(crate) fn under_way(&self) -> u64 {
+        self.totals.offered - self.totals.ended()
+    }
+
+    pub(crate) fn totals(&self) -> &Counts {
+        &self.totals
+    }
+
+    /// The server has welcomed a connection, and said whether its windows bind.
+    pub(crate) fn opened(&mut self, gives_credits: bool) {
+        self.connections.opened += 1;
+        self.gives_credits.get_or_insert(gives_credits);
+    }
+
+    pub(crate) fn gives_credits(&self) -> Option<bool> {
+        self.gives_credits
+    }
+
+    pub(crate) fn lost(&mut self, reason: &str) {
+        self.connections.lost += 1;
+        let reasons = &mut self.connections.reasons;
+        let key = if reasons.len() < REASONS_MAX || reasons.contains_key(reason) { reason } else { "other" };
+        *reasons.entry(key.to_string()).or_default() += 1;
+    }
+
+    /// The run ends before its time: rates are over the time that there was.
+    pub(crate) fn cut(&mut self, at: Time) {
+        self.to = self.to.min(at);
+    }
+
+    /// From now on, what is still under way is unfinished.
+    pub(crate) fn close(&mut self) {
+        self.closing = true;
+    }
+
+    pub(crate) fn finish(mut self, course: &Course) -> Recording {
+        if let Some(windows) = &mut self.windows {
+            windows.close();
+        }
+        let measured_s = self.to.since(self.from).as_secs_f64();
+        let per_second = |count: u64| if measured_s > 0.0 { count as f64 / measured_s } else { 0.0 };
+        let mut violations = Vec::new();
+        if !self.totals.balance() {
+            violations.push(format!("{} requests offered, {} ended", self.totals.offered, self.totals.ended()));
+        }
+        let lateness = self.lateness.percentiles();
+        let report = LoadReport {
+            // The links know.
+            retransmitted: 0,
+            duplicates: 0,
+            ending: course.ending,
+            planned: course.planned,
+            duration_ns: self.to.0,
+            warmup_ns: self.from.0,
+            slo_ns: self.slo.0,
+            totals: self.totals,
+            measured: self.measured,
+            throughput_per_s: per_second(self.measured.completed),
+            goodput_per_s: per_second(self.measured.good),
+            latency: self.latency.percentiles(),
+            latency_from_send: self.latency_from_send.percentiles(),
+            reject_delay: self.reject_delay.percentiles(),
+            server_sojourn: self.sojourn.percentiles(),
+            adherence: Adherence {
+                late_after_ns: self.late_after.0,
+                late_share: self.totals.late as f64 / self.totals.offered.max(1) as f64,
+                lateness,
+                kept: lateness.p99 <= self.slo,
+            },
+            drop_reasons: self.drop_reasons,
+            failures: self.failures,
+            connections: self.connections,
+            gives_credits: self.gives_credits,
+            windows: self.windows.map(|windows| windows.done).unwrap_or_default(),
+            fine: self.fine.map(|(_, windows)| windows).unwrap_or_default(),
+            violations,
+        };
+        Recording {
+            report,
+            latency: self.latency,
+            latency_from_send: self.latency_from_send,
+            reject_delay: self.reject_delay,
+        }
+    }
+}
+
+/// Adds 1 to the count of `name`. Looks before it allocates: after the first of a name nothing is allocated.
+fn add(counts: &mut BTreeMap<String, u64>, name: &impl Debug) {
+    use std::fmt::Write;
+    let mut text = Name { bytes: [0; 32], length: 0 };
+    // A name longer than that is cut, which is no error here.
+    let _ = write!(text, "{name:?}");
+    let text = std::str::from_utf8(&text.bytes[..text.length]).unwrap_or("unnamed");
+    match counts.get_mut(text) {
+        Some(count) => *count += 1,
+        None => drop(counts.insert(text.to_string(), 1)),
+    }
+}
+
+struct Name {
+    bytes: [u8; 32],
+    length: usize,
+}
+
+impl std::fmt::Write for Name {
+    fn write_str(&mut self, text: &str) -> std::fmt::Result {
+        let count = text.len().min(self.bytes.len() - self.length);
+        self.bytes[self.length..self.length + count].copy_from_slice(&text.as_bytes()[..count]);
+        self.length += count;
+        Ok(())
+    }
+}

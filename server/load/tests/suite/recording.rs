@@ -1,0 +1,194 @@
+//! A real server under load, recorded: replayed, its controller decides the same. No time is asserted.
+
+use leeward_core::params::{Params, Raw};
+use leeward_core::registry::Environment;
+use leeward_core::units::{Nanos, Rate};
+use leeward_load::{LoadConfig, Plan, Schedule, run};
+use leeward_recording::{Counts, EndReason, Item, Reader, Replayer};
+use leeward_rpc::server::{Failed, Recorded, Recording, Request, Server, ServerError};
+use leeward_runtime::Idle;
+use leeward_workload::{Arrivals, Segment, Service, Shares, Workload};
+use std::io::{self, Write};
+use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+/// A file in memory.
+#[derive(Clone, Default)]
+struct File(Arc<Mutex<Vec<u8>>>);
+
+impl Write for File {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.lock().unwrap().write(bytes)
+    }
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+fn params(name: &str) -> Params {
+    let registry = leeward_controllers::builtin();
+    let algorithm = registry.find(name).unwrap();
+    // A target within reach of a busy test machine, so that the pool goes both ways.
+    let pairs: &[(&str, Raw)] = if name == "breakwater" { &[("target", Raw::Text("100us".into()))] } else { &[] };
+    algorithm.params(pairs).unwrap()
+}
+
+const RTT: Nanos = Nanos::from_micros(50);
+const SLO: Nanos = Nanos::from_millis(1);
+
+/// Loads a recorded server; `during` looks on before it stops.
+fn served(name: &str, cores: usize, recording: &Recording, during: impl FnOnce(&Server)) -> u64 {
+    served_with(name, params(name), cores, recording, during)
+}
+
+fn served_with(name: &str, params: Params, cores: usize, recording: &Recording, during: impl FnOnce(&Server)) -> u64 {
+    let algorithm = leeward_controllers::builtin().find(name).unwrap().clone();
+    let busy = |_: &Request<'_>, reply: &mut Vec<u8>| -> Result<(), Failed> {
+        let until = Instant::now() + Duration::from_micros(20);
+        while Instant::now() < until {}
+        reply.push(1);
+        Ok(())
+    };
+    let server = Server::builder()
+        .admission(&algorithm, params.clone())
+        .objective(RTT, SLO)
+        .cores(cores)
+        .idle(Idle::Block)
+        .record(recording)
+        .start("127.0.0.1:0", busy)
+        .unwrap();
+    let workload = Workload {
+        clients: 30,
+        arrivals: Arrivals::Poisson,
+        shares: Shares::Equal,
+        demand: vec![Segment { from: Nanos::ZERO, rate: Rate(20_000.0) }],
+        service: Service::Constant(Nanos::from_micros(20)),
+    };
+    let plan = Plan::Open(Schedule::draw(&workload, 7, Nanos::from_millis(300)).unwrap());
+    let environment = Environment::new(1, RTT, SLO);
+    let (told, config) = (params, LoadConfig::new(server.address(), SLO));
+    let client = || (algorithm.build_client)(&told, &environment);
+    run(&config, &plan, client, &AtomicBool::new(false), |_| {}).unwrap();
+    during(&server);
+    let received = server.counts().received;
+    server.stop().unwrap();
+    received
+}
+
+fn replay(bytes: &[u8]) -> Counts {
+    let mut replayer = None;
+    for item in Reader::items(bytes) {
+        match item.unwrap() {
+            Item::Header(header) => replayer = Some(Replayer::same(&header, &leeward_controllers::builtin()).unwrap()),
+            Item::Entry(entry) => replayer.as_mut().unwrap().step(&entry).unwrap(),
+            Item::End(_) => {}
+        }
+    }
+    let replayer = replayer.unwrap();
+    assert_eq!(replayer.difference().map(ToString::to_string), None);
+    replayer.counts()
+}
+
+#[test]
+fn a_real_run_replays_to_the_same_decisions() {
+    for name in ["breakwater", "gradient", "codel", "dagor"] {
+        for cores in [1, 2] {
+            let file = File::default();
+            let recording = Recording::to(file.clone()).unwrap();
+            let received = served(name, cores, &recording, |_| assert!(recording.is_recording()));
+            let Recorded { end, bytes } = recording.finish().unwrap().unwrap();
+            let written = file.0.lock().unwrap();
+            assert_eq!((end.reason, bytes), (EndReason::Complete, written.len() as u64));
+            let counts = replay(&written);
+            assert_eq!(counts.requests, received, "{name} on {cores} cores");
+            assert_eq!((counts.entries, counts.opened, counts.closed), (end.entries, 30, 30));
+            assert!(received > 0 && counts.ticks > 0 && counts.turns > 0, "{name}: {counts:?}");
+            assert!(counts.turns + counts.rejected_then <= received, "{name}: {counts:?}");
+            assert!(recording.finish().unwrap().is_none(), "it was ended before");
+        }
+    }
+}
+
+/// Nothing is ever fresh enough to be executed: every turn is a late rejection, on whichever core it comes.
+#[test]
+fn late_rejections_of_a_real_run_replay() {
+    // Credit schemes reject late ones of an overload alone.
+    let edge = leeward_controllers::builtin().find("edge").unwrap().clone();
+    let late = edge.params(&[("lateness", Raw::Text("1ns".into()))]).unwrap();
+    let file = File::default();
+    let recording = Recording::to(file.clone()).unwrap();
+    let received = served_with("edge", late, 2, &recording, |_| {});
+    recording.finish().unwrap().unwrap();
+    let counts = replay(&file.0.lock().unwrap());
+    assert!(counts.turns > 0 && counts.turns <= received, "{counts:?}");
+    assert_eq!((counts.late_then, counts.late_now), (counts.turns, counts.turns));
+}
+
+#[test]
+fn a_recording_may_end_before_its_server() {
+    let file = File::default();
+    let recording = Recording::to(file.clone()).unwrap();
+    let mut recorded = None;
+    served("breakwater", 2, &recording, |_| recorded = recording.finish().unwrap());
+    let counts = replay(&file.0.lock().unwrap());
+    assert_eq!(counts.entries, recorded.unwrap().end.entries);
+}
+
+/// A disk that hangs until it is let go, and one that is full.
+struct Stuck(Arc<Mutex<()>>, File);
+
+impl Write for Stuck {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        drop(self.0.lock());
+        self.1.write(bytes)
+    }
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+struct Broken;
+
+impl Write for Broken {
+    fn write(&mut self, _: &[u8]) -> io::Result<usize> {
+        Err(io::ErrorKind::StorageFull.into())
+    }
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+#[test]
+fn a_slow_disk_does_not_hold_up_the_server() {
+    let (hold, file) = (Arc::new(Mutex::new(())), File::default());
+    let recording = Recording::to(Stuck(Arc::clone(&hold), file.clone())).unwrap();
+    let held = hold.lock().unwrap();
+    let received = served("breakwater", 2, &recording, |_| {});
+    assert!(received > 0, "it serves");
+    drop(held);
+    recording.finish().unwrap().unwrap();
+    assert!(replay(&file.0.lock().unwrap()).requests > 0);
+}
+
+#[test]
+fn a_full_disk_is_said_at_the_end() {
+    let recording = Recording::to(Broken).unwrap();
+    let received = served("breakwater", 1, &recording, |_| assert!(!recording.is_recording()));
+    assert!(received > 0, "it serves");
+    assert_eq!(recording.finish().unwrap_err().kind(), io::ErrorKind::StorageFull);
+}
+
+#[test]
+fn a_recording_is_of_one_server() {
+    let recording = Recording::to(File::default()).unwrap();
+    let start = || {
+        let reply = |_: &Request<'_>, _: &mut Vec<u8>| -> Result<(), Failed> { Ok(()) };
+        Server::builder().idle(Idle::Block).record(&recording).start("127.0.0.1:0", reply)
+    };
+    let first = start().unwrap();
+    assert!(matches!(start(), Err(ServerError::Recorded)));
+    first.stop().unwrap();
+    assert_eq!(recording.finish().unwrap().unwrap().end.reason, EndReason::Complete);
+    assert!(Recording::to(File::default()).unwrap().finish().unwrap().is_none(), "no server, no recording");
+}

@@ -1,0 +1,356 @@
+//! A client's settings, and starting it.
+
+use std::collections::hash_map::RandomState;
+use std::hash::{BuildHasher, Hasher};
+use std::io;
+use std::sync::Arc;
+use std::thread;
+
+use leeward_core::params::{ParamError, Params};
+use leeward_core::registry::Algorithm;
+use leeward_core::units::Nanos;
+use leeward_datagram::DatagramSize;
+use leeward_runtime::Clock;
+use mio::Poll;
+
+use super::counters::Counters;
+use super::datagrams::Transport;
+use super::driver::{self, Driver};
+use super::encryption::Encryption;
+use super::handle::Client;
+use super::inbox::Inbox;
+use super::polled::Polled;
+use super::settings::{Replica, Settings};
+use super::shared::Shared;
+use crate::wire::PayloadLimit;
+
+/// The most replicas, and the most connections to each.
+pub const REPLICAS_MAX: usize = 64;
+
+/// A client that can't start.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum BuildError {
+    /// None was given, or too many.
+    #[error("{count} replicas; a client takes 1 to {REPLICAS_MAX}")]
+    Replicas {
+        /// How many.
+        count: usize,
+    },
+    /// No address, or a name that can't be resolved.
+    #[error("`{address}` is no replica's address: {source}")]
+    Address {
+        /// Address that was given.
+        address: String,
+        /// The system's reason.
+        source: io::Error,
+    },
+    /// The replica's host is no name that a certificate can have.
+    #[cfg(feature = "tls")]
+    #[error(transparent)]
+    Tls(#[from] leeward_tls::LoadError),
+    /// The replica is asked by datagrams, which are never encrypted.
+    #[cfg(feature = "tls")]
+    #[error("`{address}` is asked by datagrams, which TLS does not encrypt: ask it over TCP, or without TLS")]
+    Unencrypted {
+        /// Address that was given.
+        address: String,
+    },
+    /// The controller refuses its parameters.
+    #[error(transparent)]
+    Params(#[from] ParamError),
+    /// The system has no thread, poll or descriptor to give.
+    #[error("can't start the client's thread: {0}")]
+    System(#[from] io::Error),
+}
+
+/// A replica as its address was given.
+#[derive(Clone, Debug)]
+struct Named {
+    transport: Transport,
+    is_fallback: bool,
+    address: String,
+}
+
+/// A client to be. Every setting but the replicas has a default.
+#[derive(Clone, Debug)]
+#[must_use]
+pub struct Builder {
+    replicas: Vec<Named>,
+    payload_max: PayloadLimit,
+    timeout: Nanos,
+    seed: Option<u64>,
+    thread_name: String,
+    encryption: Encryption,
+    settings: Settings,
+}
+
+impl Client {
+    /// A client to be; it needs at least one replica.
+    pub fn builder() -> Builder {
+        Builder::new()
+    }
+}
+
+impl Builder {
+    fn new() -> Self {
+        Builder {
+            replicas: Vec::new(),
+            payload_max: PayloadLimit::DEFAULT,
+            timeout: Nanos::from_secs(10),
+            seed: None,
+            thread_name: "leeward-client".into(),
+            encryption: Encryption::default(),
+            settings: Settings {
+                algorithm: leeward_core::none::ALGORITHM,
+                params: Params::default(),
+                rtt: Nanos::from_micros(10),
+                slo: Nanos::from_micros(200),
+                queue: None,
+                expiry: None,
+                replicas: Vec::new(),
+                connections: 1,
+                payload_max: PayloadLimit::DEFAULT,
+                datagram: DatagramSize::DEFAULT,
+                patience: Nanos::from_secs(1),
+                connect_timeout: Nanos::from_secs(3),
+                backoff: (Nanos::from_millis(10), Nanos::from_secs(2)),
+                keep_alive: (Nanos::from_secs(15), Nanos::from_secs(10)),
+                retries_max: 1,
+                retry_percent: 10,
+            },
+        }
+    }
+
+    /// Adds a replica of the server, as `host:port`. Names are resolved once, when the client is built.
+    pub fn replica(self, address: impl Into<String>) -> Self {
+        self.add(Transport::Tcp, false, address.into())
+    }
+
+    /// Adds a replica of the server that is asked by datagrams, as `host:port` of its door for them. Calls that do not fit a
+    /// datagram go to a replica that is asked by TCP; without one they end as too long.
+    pub fn udp(self, address: impl Into<String>) -> Self {
+        self.add(Transport::Udp, false, address.into())
+    }
+
+    /// Adds the TCP address of a server that is asked by datagrams, for what these can't carry: calls that do not fit one, calls
+    /// [by stream](super::CallOptions::by_stream), and all calls while no other connection is up. It is no replica besides: a call
+    /// that the server has refused is not asked there again.
+    pub fn fallback(self, address: impl Into<String>) -> Self {
+        self.add(Transport::Tcp, true, address.into())
+    }
+
+    fn add(mut self, transport: Transport, is_fallback: bool, address: String) -> Self {
+        self.replicas.push(Named { transport, is_fallback, address });
+        self
+    }
+
+    /// Connects to all replicas with TLS. Each server must prove the name that its replica was added by, unless the TLS has another.
+    #[cfg(feature = "tls")]
+    pub fn tls(self, tls: leeward_tls::ClientTls) -> Self {
+        self.encryption(tls.into())
+    }
+
+    /// Encrypts connections to all replicas, or none, as somebody else has decided.
+    pub fn encryption(mut self, encryption: Encryption) -> Self {
+        self.encryption = encryption;
+        self
+    }
+
+    /// Connections to each replica, 1 to [`REPLICAS_MAX`]; default 1. Each is a session with credits and a queue of its own,
+    /// so more are not simply better.
+    pub fn connections(mut self, connections: usize) -> Self {
+        self.settings.connections = connections.clamp(1, REPLICAS_MAX);
+        self
+    }
+
+    /// The admission controller, whose client half works here, and its parameters: the same as the server's. Default: no
+    /// control.
+    pub fn admission(mut self, algorithm: &Algorithm, params: Params) -> Self {
+        self.settings.algorithm = algorithm.clone();
+        self.settings.params = params;
+        self
+    }
+
+    /// Sets the network's round trip and the objective for the controller: the same as the server's. Default: the
+    /// papers' 10 µs and 200 µs.
+    pub fn objective(mut self, rtt: Nanos, slo: Nanos) -> Self {
+        self.settings.rtt = rtt;
+        self.settings.slo = slo;
+        self
+    }
+
+    /// The longest datagram that is sent and asked for. Default: 1,400 bytes. Of a server and a client the smaller size holds.
+    pub fn datagram_size(mut self, size: DatagramSize) -> Self {
+        self.settings.datagram = size;
+        self
+    }
+
+    /// The longest argument and the longest result. Default: 1 MiB.
+    pub fn payload_limit(mut self, limit: PayloadLimit) -> Self {
+        self.payload_max = limit;
+        self.settings.payload_max = limit;
+        self
+    }
+
+    /// How long a call may take in all, unless it says otherwise. Default: 10 s.
+    pub fn timeout(mut self, timeout: Nanos) -> Self {
+        self.timeout = timeout;
+        self
+    }
+
+    /// Calls that may wait at a connection for permission to leave, and as many while there is no connection; the oldest
+    /// ends for one more. Default: the controller's `client_queue`.
+    pub fn queue(mut self, calls: usize) -> Self {
+        self.settings.queue = Some(calls.clamp(1, 1 << 20));
+        self
+    }
+
+    /// How long a call may wait at a connection for permission to leave. Default: the controller's `client_delay`.
+    pub fn expiry(mut self, expiry: Nanos) -> Self {
+        self.settings.expiry = Some(expiry);
+        self
+    }
+
+    /// How long a call may wait for a connection while there is none. Default: 1 s. Not the expiry, because that is about
+    /// overload and may be shorter than a handshake.
+    pub fn patience(mut self, patience: Nanos) -> Self {
+        self.settings.patience = patience;
+        self
+    }
+
+    /// How long a replica may take from the beginning of a connection to its welcome. Default: 3 s.
+    pub fn connect_timeout(mut self, timeout: Nanos) -> Self {
+        self.settings.connect_timeout = timeout.max(Nanos(1));
+        self
+    }
+
+    /// After a lost or failed connection the next attempt waits between half of a span and the whole, by chance; the span
+    /// begins with `least` and doubles up to `most`. Default: 10 ms to 2 s.
+    pub fn backoff(mut self, least: Nanos, most: Nanos) -> Self {
+        let least = least.max(Nanos::from_millis(1));
+        self.settings.backoff = (least, most.max(least));
+        self
+    }
+
+    /// A connection that has been silent for `interval` is asked for a sign of life; if there is none for `patience`, it is
+    /// given up. Default: 15 s and 10 s.
+    pub fn keep_alive(mut self, interval: Nanos, patience: Nanos) -> Self {
+        let least = Nanos::from_millis(1);
+        self.settings.keep_alive = (interval.max(least), patience.max(least));
+        self
+    }
+
+    /// How often a rejected call may be sent to another replica (default: once), and for how many of a hundred calls that
+    /// may happen in the long run (default: 10), so that retries can't multiply an overload. 0 of either: never.
+    pub fn retries(mut self, each: u32, percent: u32) -> Self {
+        self.settings.retries_max = each;
+        self.settings.retry_percent = percent.min(100);
+        self
+    }
+
+    /// Where the client's chances (choice of connections, jitter, priorities) begin. Default: different for each client.
+    pub fn seed(mut self, seed: u64) -> Self {
+        self.seed = Some(seed);
+        self
+    }
+
+    /// Sets the name of the client's thread. Default: `leeward-client`.
+    pub fn thread_name(mut self, name: impl Into<String>) -> Self {
+        // A name with a zero byte is none.
+        self.thread_name = name.into().replace('\0', "");
+        self
+    }
+
+    /// Resolves the replicas' names and starts the client's thread, which begins to connect. A replica that can't be reached
+    /// is no error here: it may be up later.
+    ///
+    /// # Errors
+    /// See [`BuildError`].
+    pub fn build(self) -> Result<Client, BuildError> {
+        let name = self.thread_name.clone();
+        let (client, driver, _) = self.assemble()?;
+        thread::Builder::new().name(name).spawn(move || driver.run())?;
+        Ok(client)
+    }
+
+    /// As [`Builder::build`], without a thread: a server's core polls the connections, by
+    /// [`poll_also`](crate::server::Builder::poll_also). For a server that calls others: an answer comes on the core that
+    /// polls, and no thread stands between. Until the server has started, calls wait.
+    ///
+    /// # Errors
+    /// See [`BuildError`].
+    pub fn build_polled(self) -> Result<(Client, Polled), BuildError> {
+        let (client, driver, shared) = self.assemble()?;
+        Ok((client, Polled::new(driver, &shared)))
+    }
+
+    fn assemble(self) -> Result<(Client, Driver, Arc<Shared>), BuildError> {
+        let Builder { replicas, payload_max, timeout, seed, mut settings, .. } = self;
+        if replicas.is_empty() || replicas.len() > REPLICAS_MAX {
+            return Err(BuildError::Replicas { count: replicas.len() });
+        }
+        settings.replicas = replicas.iter().map(resolve).collect::<Result<_, _>>()?;
+        #[cfg(feature = "tls")]
+        for (replica, named) in settings.replicas.iter_mut().zip(&replicas) {
+            encrypt(replica, &named.address, self.encryption.tls.as_ref())?;
+        }
+        let config = settings.parts()?.config;
+        let links = settings.replicas.len() * settings.connections;
+        let each = config.queue.saturating_add(config.max_outstanding as usize);
+        let limit = links.saturating_mul(each).saturating_add(config.queue);
+        let poll = Poll::new()?;
+        let waker = mio::Waker::new(poll.registry(), driver::WAKER)?;
+        let (inbox, counters, clock) = (Inbox::new(limit, waker), Counters::default(), Clock::start());
+        let shared = Arc::new(Shared { inbox, counters, clock });
+        // Clients that begin alike would reconnect in step.
+        let seed = seed.unwrap_or_else(|| RandomState::new().build_hasher().finish());
+        let driver = Driver::new(settings, config, poll, Arc::clone(&shared), seed)?;
+        let client = Client::new(Arc::clone(&shared), timeout, payload_max);
+        Ok((client, driver, shared))
+    }
+}
+
+fn resolve(named: &Named) -> Result<Replica, BuildError> {
+    let Named { transport, is_fallback, address } = named;
+    let shown = || address.chars().take(100).collect();
+    let addresses =
+        crate::address::resolve(address).map_err(|source| BuildError::Address { address: shown(), source })?;
+    Ok(Replica {
+        name: shown(),
+        addresses,
+        transport: *transport,
+        is_fallback: *is_fallback,
+        #[cfg(feature = "tls")]
+        tls: None,
+    })
+}
+
+#[cfg(feature = "tls")]
+fn encrypt(replica: &mut Replica, address: &str, tls: Option<&leeward_tls::ClientTls>) -> Result<(), BuildError> {
+    let Some(tls) = tls else { return Ok(()) };
+    if replica.transport == Transport::Udp {
+        return Err(BuildError::Unencrypted { address: replica.name.clone() });
+    }
+    replica.tls = Some((tls.clone(), tls.name_for(address)?));
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_can_not_be_called_is_refused() {
+        assert!(matches!(Client::builder().build(), Err(BuildError::Replicas { count: 0 })));
+        for address in ["", "nowhere", "127.0.0.1", "127.0.0.1:99999"] {
+            let refused = Client::builder().replica(address).build();
+            assert!(matches!(refused, Err(BuildError::Address { .. })), "{address}: {refused:?}");
+        }
+        let mut crowd = Client::builder();
+        for _ in 0..=REPLICAS_MAX {
+            crowd = crowd.replica("127.0.0.1:1");
+        }
+        assert!(matches!(crowd.build(), Err(BuildError::Replicas { count: 65 })));
+    }
+}

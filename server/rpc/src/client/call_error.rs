@@ -1,0 +1,212 @@
+//! How a call can end without a result.
+
+use leeward_core::units::Nanos;
+
+use crate::wire::{DropReason, PayloadLimit};
+
+/// Whether a call that has no result may have had an effect all the same.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Effect {
+    /// The call was not begun: it can be made again without doing anything twice.
+    Excluded,
+    /// The call was sent, and its fate is unknown.
+    Possible,
+}
+
+/// Why a call has no result. `waited` counts from when the call was made.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum CallError {
+    /// The server rejected it: overload, most of the time. Send less, or elsewhere.
+    #[error("rejected by the server after {waited}: {reason:?}{}{}", what(.message), hint(.retry_after))]
+    Rejected {
+        /// The server's reason.
+        reason: DropReason,
+        /// Details for people: the lock's name for [`DropReason::Lock`]; empty most of the time.
+        message: String,
+        /// How long the server asks this client to send nothing, if it does.
+        retry_after: Option<Nanos>,
+        /// Since the call was made.
+        waited: Nanos,
+    },
+    /// Not sent: this client's controller expects the server to reject it.
+    #[error("not sent: the server would reject it")]
+    Throttled,
+    /// Not sent: it waited here for permission longer than it may.
+    #[error("not sent: expired after {waited} at the client")]
+    Expired {
+        /// Since the call was made.
+        waited: Nanos,
+    },
+    /// Not sent: too many waited, and the oldest made room, or as many were under way as may be.
+    #[error("not sent: the client's queue was full (after {waited})")]
+    QueueFull {
+        /// Since the call was made.
+        waited: Nanos,
+    },
+    /// The connection is gone, or no replica could be reached for as long as a call may wait for that.
+    #[error("{}: {reason}", lost(.effect))]
+    Disconnected {
+        /// Whether it may have been executed.
+        effect: Effect,
+        /// Cause of the loss, for people.
+        reason: String,
+    },
+    /// The server said something that the protocol does not allow, after this call was sent.
+    #[error("the server broke the protocol (the call may have been executed): {violation}")]
+    Protocol {
+        /// Description of the violation, for people.
+        violation: String,
+    },
+    /// The argument is too long.
+    #[error("not sent: an argument of {length} B; accepted: {} B", limit.bytes())]
+    TooLarge {
+        /// Its length in bytes.
+        length: usize,
+        /// Limit of this client, or of the server.
+        limit: PayloadLimit,
+    },
+    /// The result is longer than this client accepts; the call was executed.
+    #[error("the result is longer than this client accepts")]
+    ResponseTooLarge,
+    /// No answer within the time that the call was given.
+    #[error("timed out after {waited}{}", executed(.effect))]
+    TimedOut {
+        /// Whether it may have been executed.
+        effect: Effect,
+        /// Since the call was made.
+        waited: Nanos,
+    },
+    /// The server executed it, and has no result.
+    #[error("failed at the server: {message}")]
+    Failed {
+        /// The handler's words.
+        message: String,
+    },
+    /// The server has no such method.
+    #[error("the server has no such method: {message}")]
+    UnknownMethod {
+        /// The server's words.
+        message: String,
+    },
+    /// The client was shut down, before the call or during it.
+    #[error("the client was shut down{}", executed(.effect))]
+    ShutDown {
+        /// Whether the call may have been executed.
+        effect: Effect,
+    },
+}
+
+fn what(message: &str) -> String {
+    if message.is_empty() { String::new() } else { format!(" ({message})") }
+}
+
+fn hint(retry_after: &Option<Nanos>) -> String {
+    retry_after.map_or_else(String::new, |span| format!(", retry after {span}"))
+}
+
+fn lost(effect: &Effect) -> &'static str {
+    match effect {
+        Effect::Excluded => "not sent, no connection",
+        Effect::Possible => "connection lost (the call may have been executed)",
+    }
+}
+
+fn executed(effect: &Effect) -> &'static str {
+    match effect {
+        Effect::Excluded => ", the call was not sent",
+        Effect::Possible => " (the call may have been executed)",
+    }
+}
+
+impl CallError {
+    /// Whether the call may have been executed, wholly or in part. What is [`Effect::Excluded`] may be made again whatever
+    /// it does.
+    pub fn effect(&self) -> Effect {
+        match self {
+            CallError::Rejected { reason, .. } => effect_of(*reason),
+            CallError::Throttled
+            | CallError::Expired { .. }
+            | CallError::QueueFull { .. }
+            | CallError::TooLarge { .. }
+            | CallError::UnknownMethod { .. } => Effect::Excluded,
+            CallError::Protocol { .. } | CallError::ResponseTooLarge | CallError::Failed { .. } => Effect::Possible,
+            CallError::Disconnected { effect, .. }
+            | CallError::TimedOut { effect, .. }
+            | CallError::ShutDown { effect } => *effect,
+        }
+    }
+
+    /// Whether it is a sign of overload, which more calls would make worse.
+    pub fn is_overload(&self) -> bool {
+        matches!(
+            self,
+            CallError::Rejected { .. }
+                | CallError::Throttled
+                | CallError::Expired { .. }
+                | CallError::QueueFull { .. }
+                | CallError::TimedOut { .. }
+        )
+    }
+}
+
+/// Effect of a dropped call by docs/protocol.md: begun, or not.
+pub(super) fn effect_of(reason: DropReason) -> Effect {
+    match reason {
+        DropReason::Delay
+        | DropReason::Priority
+        | DropReason::Concurrency
+        | DropReason::NoCredit
+        | DropReason::ShuttingDown => Effect::Excluded,
+        DropReason::Lock | DropReason::Cancelled | DropReason::Other => Effect::Possible,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn errors_say_what_matters_to_whoever_reads_a_log() {
+        let waited = Nanos::from_micros(120);
+        for (error, text) in [
+            (
+                CallError::Rejected {
+                    reason: DropReason::Delay,
+                    message: String::new(),
+                    retry_after: Some(Nanos::from_millis(2)),
+                    waited,
+                },
+                "rejected by the server after 120us: Delay, retry after 2ms",
+            ),
+            (
+                CallError::Rejected { reason: DropReason::Lock, message: "accounts".into(), retry_after: None, waited },
+                "rejected by the server after 120us: Lock (accounts)",
+            ),
+            (CallError::Expired { waited }, "not sent: expired after 120us at the client"),
+            (
+                CallError::TimedOut { effect: Effect::Possible, waited },
+                "timed out after 120us (the call may have been executed)",
+            ),
+            (
+                CallError::Disconnected { effect: Effect::Excluded, reason: "refused".into() },
+                "not sent, no connection: refused",
+            ),
+            (
+                CallError::TooLarge { length: 5000, limit: PayloadLimit::MIN },
+                "not sent: an argument of 5000 B; accepted: 1024 B",
+            ),
+        ] {
+            assert_eq!(error.to_string(), text);
+        }
+    }
+
+    #[test]
+    fn only_what_was_not_begun_is_safe_to_repeat() {
+        let rejected =
+            |reason| CallError::Rejected { reason, message: String::new(), retry_after: None, waited: Nanos::ZERO };
+        assert_eq!(rejected(DropReason::Delay).effect(), Effect::Excluded);
+        assert_eq!(rejected(DropReason::Lock).effect(), Effect::Possible);
+        assert_eq!(CallError::Protocol { violation: String::new() }.effect(), Effect::Possible);
+    }
+}

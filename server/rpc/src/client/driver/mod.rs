@@ -1,0 +1,292 @@
+//! The client's thread: one loop that takes calls from the inbox, looks at the clock, moves bytes and sleeps until there
+//! is more of one of these.
+//!
+//! - `dispatch`: what becomes of a call: to which connection it goes, and what its end there means.
+//! - `link`: a connection over its lives. `life`: a socket. `attempts`, `backoff`: the next one. `note`: news about a call.
+//! - `table`: the calls under way. `choice`: to which connection a call goes, without I/O.
+//! - `timer`, `random`: time and chance.
+//!
+//! Never here: whether a call may leave (the client half of the algorithm, inside each connection).
+
+pub(crate) mod attempts;
+mod backoff;
+mod choice;
+mod dispatch;
+pub(crate) mod life;
+mod link;
+mod note;
+pub(crate) mod random;
+mod socket;
+mod table;
+pub(crate) mod timer;
+
+use std::io;
+use std::os::fd::{AsRawFd, RawFd};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use leeward_core::client::{BoundedQueue, ClientConfig};
+use leeward_core::hedging::RetryBudget;
+use leeward_core::units::{Nanos, Time};
+use leeward_engine::Turn;
+use mio::{Events, Poll, Token};
+
+use super::call_error::{CallError, Effect};
+use super::counters::count;
+use super::inbox::Mode;
+use super::settings::Settings;
+use super::shared::{Command, Shared};
+use link::Link;
+use note::Note;
+use random::Random;
+use table::{Pending, Table};
+use timer::Timer;
+
+/// The poll's token of what is no connection.
+pub(super) const WAKER: Token = Token(usize::MAX);
+const TIMER: Token = Token(usize::MAX - 1);
+
+/// Events that one poll takes.
+const EVENTS_MAX: usize = 64;
+
+pub(super) struct Driver {
+    shared: Arc<Shared>,
+    settings: Arc<Settings>,
+    /// A rejected call that is older is not worth a retry.
+    expiry: Nanos,
+    poll: Poll,
+    events: Events,
+    timer: Timer,
+    random: Random,
+    links: Vec<Link>,
+    /// The links that take calls, by number. True whenever calls are dispatched.
+    up: Vec<usize>,
+    /// Links to fallbacks that take calls, by number.
+    fallbacks: Vec<usize>,
+    /// Replicas that are fallbacks, a bit each.
+    fallback_bits: u64,
+    calls: Table,
+    /// Calls that wait for a connection: for any, and for one over TCP.
+    lobbies: [BoundedQueue<u64>; 2],
+    retries: RetryBudget,
+    notes: Vec<Note>,
+    commands: Vec<Command>,
+}
+
+impl Driver {
+    pub(super) fn new(
+        settings: Settings,
+        config: ClientConfig,
+        poll: Poll,
+        shared: Arc<Shared>,
+        seed: u64,
+    ) -> io::Result<Self> {
+        let timer = Timer::new(poll.registry(), TIMER)?;
+        let settings = Arc::new(settings);
+        let fallbacks = settings.replicas.iter().enumerate().filter(|(_, replica)| replica.is_fallback);
+        let fallback_bits = fallbacks.fold(0, |bits, (replica, _)| bits | dispatch::bit(replica));
+        let replicas = (0..settings.replicas.len()).flat_map(|replica| [replica].repeat(settings.connections));
+        let link =
+            |(index, replica)| Link::new(index, replica, &settings, config.max_outstanding, shared.clock.clone());
+        let links = replicas.enumerate().map(link).collect();
+        Ok(Driver {
+            expiry: config.max_delay,
+            retries: RetryBudget::new(settings.retry_percent),
+            lobbies: [BoundedQueue::new(config.queue), BoundedQueue::new(config.queue)],
+            events: Events::with_capacity(EVENTS_MAX),
+            random: Random::new(seed),
+            up: Vec::new(),
+            fallbacks: Vec::new(),
+            fallback_bits,
+            calls: Table::default(),
+            notes: Vec::new(),
+            commands: Vec::new(),
+            shared,
+            settings,
+            poll,
+            timer,
+            links,
+        })
+    }
+
+    /// Works until the client has ended.
+    pub(super) fn run(mut self) {
+        // Whatever ends this thread, a panic of somebody's waker included, nobody shall wait for it.
+        let _gone = Gone(Arc::clone(&self.shared));
+        // A poll that fails is as good as the client's end.
+        while let Ok(Turn::Idle | Turn::Busy) = self.turn(Sleep::UntilNeeded) {}
+        self.end();
+    }
+
+    /// Runs a round.
+    pub(super) fn turn(&mut self, sleep: Sleep) -> io::Result<Turn> {
+        let (mode, now) = self.take_commands();
+        if self.is_over(mode) {
+            return Ok(Turn::Over);
+        }
+        for link in &mut self.links {
+            link.on_timer(now, self.poll.registry(), &mut self.random, &mut self.notes);
+        }
+        self.refresh(now);
+        self.on_deadlines(now);
+        for link in &mut self.links {
+            link.exchange(&mut self.random, &mut self.notes);
+        }
+        let now = self.shared.clock.now();
+        self.refresh(now);
+        // Asked again: the last call may just have ended, and then nothing would end the sleep.
+        if self.is_over(mode) {
+            return Ok(Turn::Over);
+        }
+        self.wait(now, sleep)
+    }
+
+    fn is_over(&self, mode: Mode) -> bool {
+        match mode {
+            Mode::Open => false,
+            Mode::Closing => self.calls.is_empty(),
+            Mode::Halting | Mode::Gone => true,
+        }
+    }
+
+    fn take_commands(&mut self) -> (Mode, Time) {
+        let mut commands = std::mem::take(&mut self.commands);
+        let mode = self.shared.inbox.take(&mut commands);
+        // The clock is read after the calls: none leaves before it was made.
+        let now = self.shared.clock.now();
+        for command in commands.drain(..) {
+            match command {
+                Command::Call { number, call } => {
+                    let deadline = call.deadline;
+                    let call = Pending::new(*call, self.random.draw());
+                    self.calls.insert(number, deadline, call);
+                    self.retries.pay_in();
+                    self.dispatch(number, now);
+                }
+                Command::Cancel(number) => self.cancel(number, now),
+            }
+        }
+        self.commands = commands;
+        self.settle(now);
+        (mode, now)
+    }
+
+    /// Which links take calls has changed, perhaps; what they have said is settled.
+    fn refresh(&mut self, now: Time) {
+        self.up.clear();
+        self.fallbacks.clear();
+        for (index, link) in self.links.iter_mut().enumerate() {
+            if link.is_ready() {
+                let is_fallback = self.settings.replicas[link.replica].is_fallback;
+                if is_fallback { &mut self.fallbacks } else { &mut self.up }.push(index);
+            }
+            if link.is_new() {
+                count(&self.shared.counters.connects);
+            }
+        }
+        self.shared.counters.connected.store(self.up.len() + self.fallbacks.len(), Ordering::Relaxed);
+        self.settle(now);
+        for by_stream in [false, true] {
+            // Whatever waits there finds a connection now, and none of it comes back.
+            let waits = !self.lobbies[usize::from(by_stream)].is_empty();
+            if waits && self.choose(0, by_stream, now).is_some() {
+                while let Some((number, _)) = self.lobbies[usize::from(by_stream)].pop(now) {
+                    self.dispatch(number, now);
+                }
+                self.settle(now);
+            }
+        }
+    }
+
+    /// Ends calls whose time is over.
+    fn on_deadlines(&mut self, now: Time) {
+        while let Some(number) = self.calls.overdue(now) {
+            let effect = self.withdraw(number, now);
+            let waited = self.age(number, now);
+            self.finish(number, Err(CallError::TimedOut { effect, waited }));
+        }
+        for lobby in 0..self.lobbies.len() {
+            while self.lobbies[lobby].oldest().is_some_and(|since| now.since(since) >= self.settings.patience) {
+                let Some((number, waited)) = self.lobbies[lobby].pop(now) else { break };
+                let reason = format!("waited {waited} for a connection; the last attempt: {}", self.last_trouble());
+                self.finish(number, Err(CallError::Disconnected { effect: Effect::Excluded, reason }));
+            }
+        }
+        self.settle(now);
+    }
+
+    /// Why there is no connection, for people.
+    fn last_trouble(&self) -> String {
+        let told = |link: &Link| format!("{}: {}", self.settings.replicas[link.replica].name, link.trouble.words());
+        self.links.iter().max_by_key(|link| link.troubled_at).map_or_else(String::new, told)
+    }
+
+    /// The descriptor that becomes readable when a round has something to do.
+    pub(super) fn descriptor(&self) -> RawFd {
+        self.poll.as_raw_fd()
+    }
+
+    /// Sleeps, if it may, until a socket is ready, a caller says something or a time has come.
+    fn wait(&mut self, now: Time, sleep: Sleep) -> io::Result<Turn> {
+        let busy = self.links.iter().any(Link::is_busy);
+        let timeout = if busy {
+            Some(Duration::ZERO)
+        } else {
+            let oldest = self.lobbies.iter().filter_map(BoundedQueue::oldest).min();
+            let waiting = oldest.map_or(Time::NEVER, |since| since + self.settings.patience);
+            let links = self.links.iter_mut().map(|link| link.next_timeout(now)).min().unwrap_or(Time::NEVER);
+            self.timer.arm(now, links.min(waiting).min(self.calls.next_deadline()))?;
+            (sleep == Sleep::Never).then_some(Duration::ZERO)
+        };
+        match self.poll.poll(&mut self.events, timeout) {
+            Err(error) if error.kind() != io::ErrorKind::Interrupted => return Err(error),
+            _ => {}
+        }
+        for event in &self.events {
+            match event.token() {
+                // It is time to look at the inbox, which is done in any case.
+                WAKER => {}
+                TIMER => self.timer.has_fired(),
+                Token(index) => {
+                    if let Some(link) = self.links.get_mut(index) {
+                        link.on_readiness(event);
+                    }
+                }
+            }
+        }
+        Ok(if busy || !self.events.is_empty() { Turn::Busy } else { Turn::Idle })
+    }
+
+    /// The client's end: every call ends, the servers are told.
+    pub(super) fn end(&mut self) {
+        self.shared.inbox.close(Mode::Halting);
+        self.up.clear();
+        self.fallbacks.clear();
+        let (_, now) = self.take_commands();
+        while let Some(number) = self.calls.any() {
+            let effect = self.withdraw(number, now);
+            self.finish(number, Err(CallError::ShutDown { effect }));
+        }
+        for link in &mut self.links {
+            link.leave(now, &mut self.notes);
+        }
+    }
+}
+
+/// Whether a round may end with a sleep.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Sleep {
+    UntilNeeded,
+    Never,
+}
+
+/// Closes the inbox for good when it is dropped.
+pub(super) struct Gone(pub(super) Arc<Shared>);
+
+impl Drop for Gone {
+    fn drop(&mut self) {
+        self.0.counters.connected.store(0, Ordering::Relaxed);
+        self.0.inbox.close(Mode::Gone);
+    }
+}

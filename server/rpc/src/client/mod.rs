@@ -1,0 +1,47 @@
+//! The client's side of the protocol, at two levels.
+//!
+//! - [`Client`] is for applications: asynchronous calls at one or more replicas, typed errors, reconnection, retries. A
+//!   thread of its own does the I/O. See `docs/client.md`.
+//! - [`Connection`] is for those who need less or want the last microsecond: one connection, sans I/O, of
+//!   [`leeward_session::client`], where an example stands.
+//!
+//! What may leave, and when, is decided by the client half of a `leeward-control` algorithm inside
+//! `leeward_core::client::Client`: the same code as in the simulator. Never here: a decision of that kind.
+
+mod builder;
+mod call;
+mod call_error;
+mod counters;
+mod datagrams;
+pub(crate) mod driver;
+mod encryption;
+mod handle;
+mod inbox;
+mod polled;
+mod response_future;
+mod settings;
+mod shared;
+#[cfg(feature = "tls")]
+mod tls;
+
+pub use builder::{BuildError, Builder, REPLICAS_MAX};
+pub use call::{CallOptions, Response};
+pub use call_error::{CallError, Effect};
+pub use counters::Counts;
+pub use datagrams::{DatagramStream, Transport};
+pub use encryption::Encryption;
+pub use handle::Client;
+pub use leeward_datagram::DatagramSize;
+pub use leeward_datagram::client::Counts as DatagramCounts;
+pub use leeward_session::client::{
+    Connection, ConnectionConfig, ConnectionError, Disconnected, Event, Phase, Request, Welcomed,
+};
+pub use polled::Polled;
+pub use response_future::ResponseFuture;
+#[cfg(feature = "tls")]
+pub use tls::TlsStream;
+
+/// The guide's examples compile.
+#[cfg(doctest)]
+#[doc = include_str!("../../../../docs/client.md")]
+struct Guide;

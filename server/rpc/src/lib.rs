@@ -1,0 +1,22 @@
+//! Remote procedure calls under overload control, over TCP. `docs/protocol.md` specifies the protocol.
+//!
+//! - [`server`]: the protocol for the engine (`leeward-engine`), and handlers. [`client`]: calls at one or more replicas.
+//! - [`tier`]: servers that ask leaves, under threading models that change with the load.
+//! - [`address`]: the addresses of a name, and which protocol is spoken there.
+//! - [`statistics`]: the one method that servers answer themselves.
+//! - [`wire`]: the frames (`leeward-wire`). `tls`, with the feature of that name: certificates and keys from files (`leeward-tls`).
+//!
+//! Never here: policy (`leeward-control`), sockets of the server (`leeward-engine`), the rules of a connection
+//! (`leeward-session`).
+
+#![forbid(unsafe_code)]
+
+pub mod address;
+pub mod client;
+pub mod server;
+pub mod statistics;
+pub mod tier;
+
+#[cfg(feature = "tls")]
+pub use leeward_tls as tls;
+pub use leeward_wire as wire;

@@ -1,0 +1,82 @@
+//! TLS for the engine: the sessions of `leeward-tls` behind the engine's seam. Never here: a certificate's meaning.
+
+use leeward_engine::{Broken, Channel, Encryption, PeerIdentity};
+use leeward_tls::{Identity, ServerTls, Session};
+use std::io::{self, Write};
+
+/// TLS of a server.
+#[derive(Debug)]
+pub(super) struct Tls(pub(super) ServerTls);
+
+/// A connection's session.
+struct Wire(Session);
+
+fn broken(broken: leeward_tls::Broken) -> Broken {
+    Broken { reason: broken.reason.name(), words: broken.words }
+}
+
+impl Encryption for Tls {
+    fn recognises(&self, first: u8) -> bool {
+        leeward_tls::begins_like_tls(first)
+    }
+
+    fn accept(&self) -> Result<Box<dyn Channel>, Broken> {
+        let session = self.0.accept().map_err(broken)?;
+        Ok(Box::new(Wire(session)))
+    }
+
+    fn renewals(&self) -> (u64, Option<String>) {
+        (self.0.reloads(), self.0.trouble())
+    }
+}
+
+impl Channel for Wire {
+    fn absorb(&mut self, ciphertext: &[u8], into: &mut [u8]) -> Result<usize, Broken> {
+        self.0.absorb(ciphertext, into).map_err(broken)
+    }
+
+    fn take(&mut self, into: &mut [u8]) -> usize {
+        self.0.take(into)
+    }
+
+    fn holds_plaintext(&self) -> bool {
+        self.0.holds_plaintext()
+    }
+
+    fn has_ended(&self) -> bool {
+        self.0.has_ended()
+    }
+
+    fn is_handshaking(&self) -> bool {
+        self.0.is_handshaking()
+    }
+
+    fn is_resumed(&self) -> bool {
+        self.0.is_resumed()
+    }
+
+    fn identity(&self) -> Option<PeerIdentity> {
+        let identity = self.0.identity()?;
+        Some(match identity {
+            Identity::Uri(uri) => PeerIdentity::Uri(uri),
+            Identity::Dns(name) => PeerIdentity::Dns(name),
+            Identity::Fingerprint(hex) => PeerIdentity::Fingerprint(hex),
+        })
+    }
+
+    fn seal(&mut self, bytes: &[u8]) -> usize {
+        self.0.seal(bytes)
+    }
+
+    fn wants_send(&self) -> bool {
+        self.0.wants_send()
+    }
+
+    fn send(&mut self, to: &mut dyn Write) -> io::Result<()> {
+        self.0.send(to)
+    }
+
+    fn close(&mut self) {
+        self.0.close();
+    }
+}

@@ -1,0 +1,43 @@
+//! CPU time of a crew's thread, which it tells now and then: asking the system costs as much as a small request.
+
+use leeward_core::units::{Nanos, Time};
+use leeward_runtime::Clock;
+use nix::time::{ClockId, clock_gettime};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// The system is asked no more often than this.
+const EVERY: Nanos = Nanos::from_millis(1);
+/// A thread that polls looks at the clock once in so many turns.
+const TURNS: u32 = 1_024;
+
+/// CPU time that a thread has told.
+#[derive(Debug, Default)]
+pub(super) struct Meter {
+    told: Nanos,
+    asked: Time,
+    turns: u32,
+}
+
+impl Meter {
+    /// A turn of a thread that may never sleep.
+    pub(super) fn turn(&mut self, clock: &Clock, sum: &AtomicU64) {
+        self.turns = self.turns.wrapping_add(1);
+        if self.turns.is_multiple_of(TURNS) {
+            self.read(clock, sum);
+        }
+    }
+
+    /// Adds the thread's CPU time since the last reading to `sum`.
+    pub(super) fn read(&mut self, clock: &Clock, sum: &AtomicU64) {
+        let now = clock.now();
+        if now.since(self.asked) < EVERY {
+            return;
+        }
+        self.asked = now;
+        // A system that does not tell has threads without CPU time.
+        let Ok(time) = clock_gettime(ClockId::CLOCK_THREAD_CPUTIME_ID) else { return };
+        let used = Nanos(time.tv_sec() as u64 * 1_000_000_000 + time.tv_nsec() as u64);
+        sum.fetch_add(used.saturating_sub(self.told).0, Ordering::Relaxed);
+        self.told = used;
+    }
+}

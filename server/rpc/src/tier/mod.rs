@@ -1,0 +1,60 @@
+//! Tiers: servers that answer by asking leaves, under any of the paper's threading models (µTune, OSDI'18), which may change while they serve.
+//!
+//! - [`MidTier`]: the service, one code for sync and async models. [`Leaves`]: whom it asks.
+//! - [`Options`], [`Tier`], [`Switch`]: starting, stopping, changing the model. [`crate::server::Builder::start_tier`] starts one.
+//! - `duties`: what the crew's threads do. `shard`, `link`: connections to the leaves. `gather`, `calls`, `replies`, `slab`, `pool`: a
+//!   request on its way.
+//! - `credits`: requests that wait for credits before they begin. `purses`: credits at the leaves. `governor`: a policy's senses, and when it is asked; [`Governed`]: how it is made. `meter`: CPU time.
+//! - [`Fit`]: which leaves may be asked. `inquiry`: what they serve, asked before a tier starts.
+//! - `on_cores`: the same service on today's server, the ninth model.
+//!
+//! Never here: which model fits the load (`leeward-control`), threads and how they switch (`leeward-runtime`), clients' sockets
+//! (`leeward-engine`).
+
+mod calls;
+mod credits;
+mod duties;
+mod fit;
+mod gather;
+mod governed;
+mod governor;
+mod inquiry;
+mod leaves;
+mod link;
+mod meter;
+mod on_cores;
+mod pool;
+mod presence;
+mod purses;
+mod replies;
+mod server;
+mod service;
+mod shard;
+mod slab;
+mod watched;
+
+use crate::server::Builder;
+
+/// Starts a tier with the model that its options name.
+pub(crate) fn start<M: MidTier>(
+    builder: Builder,
+    address: &str,
+    options: Options,
+    service: M,
+) -> Result<Tier, TierError> {
+    let options = options.or_governed(builder.governed.as_ref());
+    inquiry::check(&options.leaves.0)?;
+    match options.threading {
+        Threading::Setup(setup) => server::start(builder, address, options, setup, service),
+        Threading::Cores(cores) => on_cores::start(builder, address, options, cores, service),
+    }
+}
+
+pub use fit::Fit;
+pub use governed::Governed;
+pub use leaves::{LEAVES_MAX, Leaves, LeavesError, Links};
+pub use leeward_runtime::crew::Census;
+pub use leeward_threading::{Setup, Threading};
+pub use purses::LeafCounts;
+pub use server::{Options, Switch, Tier, TierCounts, TierError};
+pub use service::{Asked, CALLS_MAX, Calls, Enough, LeafError, LeafId, MidTier, Needs, Replies, Reply, Step};

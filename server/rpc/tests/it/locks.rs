@@ -1,0 +1,258 @@
+//! Locks in handlers: a refused request is a drop with the lock's name, counted, credited, recorded and without an effect.
+//! No time is asserted; waits give up after a long while only so that a defect fails instead of hanging.
+
+use super::TRANSPORT;
+use crate::serving::{Serve, over, reached};
+use leeward_core::budget::Budget;
+use leeward_core::params::Params;
+use leeward_core::units::Nanos;
+use leeward_recording::{Item, Reader, Replayer};
+use leeward_rpc::client::{CallError, CallOptions, Client};
+use leeward_rpc::server::{Builder, Failed, OwnedRequest, Recording, Request, Server};
+use leeward_rpc::statistics::{self, Statistics};
+use leeward_rpc::wire::{DropReason, Method};
+use leeward_runtime::locks::{Kind, Mutex};
+use leeward_runtime::{Idle, budget};
+use std::io::{self, Write};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+const ADD: Method = Method(1);
+/// Answers what is left of the budget.
+const LEFT: Method = Method(2);
+
+type Account = Arc<Mutex<u64>>;
+
+/// An objective so long that a busy machine is no overload.
+fn builder() -> Builder {
+    let breakwater = leeward_controllers::builtin().find("breakwater").unwrap().clone();
+    over(TRANSPORT, Server::builder())
+        .admission(&breakwater, Params::default())
+        .objective(Nanos::from_micros(10), Nanos::from_secs(30))
+        .idle(Idle::Block)
+}
+
+fn left() -> Vec<u8> {
+    budget::current().remaining().map_or(u64::MAX, |left| left.0).to_le_bytes().to_vec()
+}
+
+fn plain(builder: Builder, account: &Account) -> Server {
+    let account = Arc::clone(account);
+    let add = move |request: &Request<'_>, reply: &mut Vec<u8>| {
+        if request.method == LEFT {
+            *reply = left();
+            return Ok(());
+        }
+        *account.lock_blocking_unless_congested()? += 1;
+        Ok(())
+    };
+    builder.serve(add).unwrap()
+}
+
+fn with_tasks(builder: Builder, account: &Account) -> Server {
+    let account = Arc::clone(account);
+    let add = move |request: OwnedRequest| {
+        let account = Arc::clone(&account);
+        async move {
+            if request.method == LEFT {
+                return Ok(left());
+            }
+            let mut account = account.lock_unless_congested().await?;
+            *account += 1;
+            // Others find it locked.
+            leeward_runtime::tasks::yield_now().await;
+            Ok::<_, Failed>(Vec::new())
+        }
+    };
+    builder.serve_async(add).unwrap()
+}
+
+fn client(server: &Server) -> Client {
+    let breakwater = leeward_controllers::builtin().find("breakwater").unwrap().clone();
+    reached(Client::builder(), server)
+        .admission(&breakwater, Params::default())
+        .objective(Nanos::from_micros(10), Nanos::from_secs(30))
+        .build()
+        .unwrap()
+}
+
+fn wait_until(what: impl Fn() -> bool) {
+    let began = Instant::now();
+    while !what() {
+        assert!(began.elapsed() < Duration::from_secs(60), "it does not happen");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+#[test]
+fn a_refused_request_is_a_drop_with_the_locks_name() {
+    for start in [plain, with_tasks] {
+        let account: Account = Arc::new(Mutex::new("accounts", 0));
+        let server = start(builder().cores(2), &account);
+        let client = client(&server);
+        let held = account.lock_blocking();
+        std::thread::scope(|threads| {
+            // The oldest waiter is a thread of ours.
+            let waiter = threads.spawn(|| *account.lock_blocking());
+            wait_until(|| account.delay() > Nanos::from_millis(1));
+            let options = || CallOptions::new().budget(Nanos::from_millis(1));
+            for _ in 0..3 {
+                match client.call_blocking_with(ADD, "", options()) {
+                    Err(error @ CallError::Rejected { reason: DropReason::Lock, .. }) => {
+                        assert!(error.to_string().ends_with("Lock (accounts)"), "{error}");
+                        assert!(error.is_overload());
+                    }
+                    other => panic!("{other:?}"),
+                }
+            }
+            drop(held);
+            waiter.join().unwrap();
+        });
+        client.call_blocking_with(ADD, "", CallOptions::new().budget(Nanos::from_millis(1))).unwrap();
+        assert_eq!(*account.lock_blocking(), 1, "what was refused has changed nothing");
+        assert_eq!(account.stats().refused, 3);
+        assert!(leeward_runtime::locks::stats().iter().any(|lock| lock.name == "accounts" && lock.kind == Kind::Mutex));
+        client.shut_down();
+        wait_until(|| server.gauges().credits_issued.is_none_or(|issued| issued == 0));
+        let counts = server.stop().unwrap();
+        assert_eq!((counts.received, counts.completed, counts.dropped), (4, 1, 3));
+    }
+}
+
+#[test]
+fn a_request_has_its_own_budget_or_the_servers() {
+    for start in [plain, with_tasks] {
+        let account: Account = Arc::new(Mutex::new("unused", 0));
+        let ample = Nanos::from_secs(1_000);
+        let (limited, open) = (start(builder().budget(Budget::of(ample)), &account), start(builder(), &account));
+        let left = |server: &Server, options| {
+            let client = client(server);
+            let response = client.call_blocking_with(LEFT, "", options).unwrap();
+            client.shut_down();
+            u64::from_le_bytes(response.payload.try_into().unwrap())
+        };
+        assert_eq!(left(&open, CallOptions::new()), u64::MAX);
+        // What it waited for its turn is off.
+        let own = left(&limited, CallOptions::new());
+        assert!(own < ample.0, "{own}");
+        let header = Nanos::from_secs(4);
+        let told = left(&limited, CallOptions::new().budget(header));
+        assert!(told < header.0, "{told}");
+        limited.stop().unwrap();
+        open.stop().unwrap();
+    }
+}
+
+/// Acknowledged changes have happened, refused ones have not, and nobody waits for ever.
+#[test]
+fn requests_that_contend_end_in_one_way_or_the_other() {
+    const CLIENTS: usize = 4;
+    const CALLS: usize = 1_000;
+    for start in [plain, with_tasks] {
+        let account: Account = Arc::new(Mutex::new("contended", 0));
+        let server = start(builder().cores(2).budget(Budget::of(Nanos::from_micros(20))), &account);
+        let (mut done, mut refused) = (0, 0);
+        std::thread::scope(|threads| {
+            let clients: Vec<_> = (0..CLIENTS)
+                .map(|_| {
+                    threads.spawn(|| {
+                        let client = client(&server);
+                        let calls: Vec<_> = (0..CALLS).map(|_| client.call(ADD, "")).collect();
+                        let ends: Vec<_> = calls.into_iter().map(pollster::block_on).collect();
+                        client.shut_down();
+                        let refused =
+                            |error: &CallError| matches!(error, CallError::Rejected { reason: DropReason::Lock, .. });
+                        let done = ends.iter().filter(|end| end.is_ok()).count();
+                        (done, ends.iter().filter_map(|end| end.as_ref().err()).filter(|end| refused(end)).count())
+                    })
+                })
+                .collect();
+            for client in clients {
+                let (more, fewer) = client.join().unwrap();
+                (done, refused) = (done + more, refused + fewer);
+            }
+        });
+        let counts = server.stop().unwrap();
+        assert_eq!(*account.lock_blocking(), done as u64);
+        assert_eq!(counts.received, counts.completed + counts.dropped + counts.abandoned);
+        assert!(done > 0);
+        assert_eq!(account.stats().refused, refused as u64);
+    }
+}
+
+#[test]
+fn a_server_tells_of_its_locks_and_drops() {
+    for start in [plain, with_tasks] {
+        let account: Account = Arc::new(Mutex::new("told of", 0));
+        let server = start(builder().cores(2), &account);
+        let client = client(&server);
+        let held = account.lock_blocking();
+        std::thread::scope(|threads| {
+            let waiter = threads.spawn(|| *account.lock_blocking());
+            wait_until(|| account.delay() > Nanos::from_millis(1));
+            let refused = client.call_blocking_with(ADD, "", CallOptions::new().budget(Nanos::from_millis(1)));
+            assert!(refused.is_err());
+            drop(held);
+            waiter.join().unwrap();
+        });
+        let answer = client.call_blocking(statistics::METHOD, "whatever").unwrap();
+        let told = Statistics::parse(&answer.payload).unwrap();
+        assert_eq!((told.cores, told.received, told.completed, told.connections), (2, 1, 0, 1));
+        assert_eq!((told.drops["Lock"], told.dropped()), (1, 1));
+        assert!(told.credit_pool.is_some() && told.uptime_ns > 0);
+        let lock = told.locks.iter().find(|lock| lock.name == "told of").unwrap();
+        assert_eq!((lock.kind.as_str(), lock.refused, lock.contended), ("mutex", 1, 1));
+        assert!(lock.waited_ns >= 1_000_000 && lock.longest_ns == lock.waited_ns);
+        client.shut_down();
+        let counts = server.stop().unwrap();
+        assert_eq!((counts.received, counts.completed, counts.dropped), (1, 0, 1));
+    }
+}
+
+/// A file in memory.
+#[derive(Clone, Default)]
+struct File(Arc<std::sync::Mutex<Vec<u8>>>);
+
+impl Write for File {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.lock().unwrap().write(bytes)
+    }
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+#[test]
+fn a_recording_with_refusals_replays() {
+    let (file, account): (File, Account) = (File::default(), Arc::new(Mutex::new("recorded", 0)));
+    let recording = Recording::to(file.clone()).unwrap();
+    let server = with_tasks(builder().record(&recording), &account);
+    let client = client(&server);
+    let held = account.lock_blocking();
+    std::thread::scope(|threads| {
+        let waiter = threads.spawn(|| *account.lock_blocking());
+        wait_until(|| account.delay() > Nanos::from_millis(1));
+        for _ in 0..10 {
+            let refused = client.call_blocking_with(ADD, "", CallOptions::new().budget(Nanos::from_millis(1)));
+            assert!(matches!(refused, Err(CallError::Rejected { reason: DropReason::Lock, .. })));
+        }
+        drop(held);
+        waiter.join().unwrap();
+    });
+    for _ in 0..10 {
+        client.call_blocking(ADD, "").unwrap();
+    }
+    client.shut_down();
+    server.stop().unwrap();
+    recording.finish().unwrap().unwrap();
+    let bytes = file.0.lock().unwrap();
+    let mut replayer = None;
+    for item in Reader::items(&bytes) {
+        match item.unwrap() {
+            Item::Header(header) => replayer = Some(Replayer::same(&header, &leeward_controllers::builtin()).unwrap()),
+            Item::Entry(entry) => replayer.as_mut().unwrap().step(&entry).unwrap(),
+            Item::End(_) => {}
+        }
+    }
+    assert_eq!(replayer.unwrap().difference().map(ToString::to_string), None);
+}

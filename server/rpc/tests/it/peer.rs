@@ -1,0 +1,198 @@
+//! Parts that tests over real sockets share: a client that says exactly what it is told to, servers, and what must hold
+//! when all clients have gone. No time is asserted; waiting gives up after a long while only so that a defect fails
+//! instead of hanging.
+
+#![allow(dead_code, reason = "each test file uses a part of it")]
+
+use crate::serving::Serve;
+use leeward_allocation as allocation;
+use leeward_core::params::Raw;
+use leeward_core::units::{Nanos, Priority};
+use leeward_rpc::server::{Builder, Failed, IoUring, Request, Server};
+use leeward_rpc::wire::{
+    Budget, Call, CreditId, Decoder, Encoder, Frame, Method, PayloadLimit, Regime, Register, RequestId, Side, Timestamp,
+};
+use leeward_runtime::Idle;
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::time::Duration;
+
+/// A client that says exactly what it is told to.
+pub(crate) struct Peer {
+    pub(crate) stream: TcpStream,
+    decoder: Decoder,
+    /// Window that the server has told last.
+    window: u32,
+    binds: bool,
+}
+
+impl Peer {
+    pub(crate) fn connect(server: &Server) -> Peer {
+        Peer::over(TcpStream::connect(server.address()).unwrap())
+    }
+
+    pub(crate) fn over(stream: TcpStream) -> Peer {
+        stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+        stream.set_nodelay(true).unwrap();
+        Peer { stream, decoder: Decoder::new(Side::Server, PayloadLimit::DEFAULT), window: 1, binds: true }
+    }
+
+    pub(crate) fn registered(server: &Server) -> Peer {
+        let mut peer = Peer::connect(server);
+        peer.say(&register());
+        assert!(peer.hear().unwrap().starts_with("Welcome"));
+        peer
+    }
+
+    pub(crate) fn say(&mut self, frame: &Frame<'_>) {
+        self.stream.write_all(&bytes(frame)).unwrap();
+    }
+
+    /// Whether there is a credit for a call, with nothing else unanswered.
+    pub(crate) fn may_call(&self) -> bool {
+        !self.binds || self.window > 0
+    }
+
+    /// Sends a call as soon as there is a credit for it, with nothing else unanswered, and takes its answer.
+    pub(crate) fn ask(&mut self, request: u64, payload: &[u8]) -> String {
+        while !self.may_call() {
+            self.hear().unwrap();
+        }
+        self.say(&call(request, payload));
+        self.answer().unwrap()
+    }
+
+    /// The next frame as text; `None` at the end of the stream.
+    pub(crate) fn hear(&mut self) -> Option<String> {
+        loop {
+            if let Some(frame) = self.decoder.next_frame().unwrap() {
+                match &frame {
+                    Frame::Welcome(welcome) => {
+                        self.binds = welcome.regime == Regime::Credits;
+                        self.window = welcome.feedback.window.0;
+                    }
+                    Frame::Credit(credit) => self.window = credit.feedback.window.0,
+                    Frame::Response(response) => self.window = response.answer.feedback.window.0,
+                    Frame::Drop(dropped) => self.window = dropped.answer.feedback.window.0,
+                    Frame::Failure(failure) => self.window = failure.answer.feedback.window.0,
+                    _ => {}
+                }
+                return Some(format!("{frame:?}"));
+            }
+            match self.stream.read(self.decoder.spare()) {
+                Ok(0) => return None,
+                Ok(count) => self.decoder.filled(count),
+                Err(error) if error.kind() == std::io::ErrorKind::ConnectionReset => return None,
+                // A system that suspends this process for a while interrupts what waits with a limit.
+                Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
+                Err(error) => panic!("{error}"),
+            }
+        }
+    }
+
+    /// The next answer, credits and pongs skipped.
+    pub(crate) fn answer(&mut self) -> Option<String> {
+        loop {
+            let heard = self.hear()?;
+            if !heard.starts_with("Credit") && !heard.starts_with("Pong") {
+                return Some(heard);
+            }
+        }
+    }
+}
+
+pub(crate) fn register() -> Frame<'static> {
+    Frame::Register(Register { timestamp: Timestamp(1), demand: 0, payload_max: PayloadLimit::DEFAULT })
+}
+
+pub(crate) fn call(request: u64, payload: &[u8]) -> Frame<'_> {
+    Frame::Call(Call {
+        request: RequestId::new(request).unwrap(),
+        timestamp: Timestamp(7),
+        credit: CreditId::NONE,
+        method: Method(1),
+        demand: 0,
+        budget: Budget::UNLIMITED,
+        priority: Priority::HIGHEST,
+        payload,
+    })
+}
+
+pub(crate) fn bytes(frame: &Frame<'_>) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    Encoder::new(PayloadLimit::DEFAULT).append(frame, &mut bytes).unwrap();
+    bytes
+}
+
+pub(crate) fn echo(request: &Request<'_>, reply: &mut Vec<u8>) -> Result<(), Failed> {
+    match request.payload {
+        b"no" => Err(Failed::Because("no".into())),
+        b"panic" => panic!("as asked"),
+        payload => {
+            reply.extend_from_slice(payload);
+            Ok(())
+        }
+    }
+}
+
+pub(crate) fn start(controller: &str, cores: usize) -> Server {
+    builder(controller, cores).serve(echo).unwrap()
+}
+
+/// A server that may be made to differ.
+pub(crate) fn builder(controller: &str, cores: usize) -> Builder {
+    let algorithm = leeward_controllers::builtin().find(controller).unwrap().clone();
+    let params = algorithm.params(&[]).unwrap();
+    // An objective so long that a busy machine is no overload.
+    let (rtt, slo) = (Nanos::from_micros(10), Nanos::from_secs(10));
+    // The same faults again with one system call per socket, as on a kernel without io_uring: `make test` does.
+    let is_off = std::env::var_os("LEEWARD_TEST_IO_URING").is_some_and(|value| value == "off");
+    let io_uring = if is_off { IoUring::Off } else { IoUring::Auto };
+    let builder = Server::builder().admission(&algorithm, params).objective(rtt, slo).io_uring(io_uring);
+    let builder = builder.cores(cores).idle(Idle::Block);
+    // And with cores that come and go: `make test` does.
+    match std::env::var("LEEWARD_TEST_ALLOCATOR") {
+        Ok(name) => allocated(builder, &name, &[]),
+        Err(_) => builder,
+    }
+}
+
+/// The same with cores that come and go, at least one.
+pub(crate) fn allocated(builder: Builder, policy: &str, params: &[(&str, &str)]) -> Builder {
+    let policy = allocation::registry::find(policy).unwrap();
+    let pairs: Vec<(&str, Raw)> = params.iter().map(|(name, value)| (*name, Raw::Text((*value).into()))).collect();
+    builder.allocator(policy, policy.params(&pairs).unwrap(), 1)
+}
+
+/// All clients have gone: nothing is left of them, and each request has had one end.
+pub(crate) fn is_settled(server: &Server) {
+    eventually(server, |server| {
+        let (counts, gauges) = (server.counts(), server.gauges());
+        counts.connections == 0 && gauges.credits_issued.unwrap_or(0) == 0 && gauges.sessions.unwrap_or(0) == 0
+    });
+    let counts = server.counts();
+    assert_eq!(counts.received, counts.completed + counts.dropped + counts.abandoned, "{counts:?}");
+}
+
+/// Waits until `holds`, as long as it takes.
+pub(crate) fn eventually(server: &Server, holds: impl Fn(&Server) -> bool) {
+    for _ in 0..20_000 {
+        if holds(server) {
+            return;
+        }
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    panic!("never: {:?} {:?}", server.counts(), server.gauges());
+}
+
+/// The server still serves. It may refuse while the machine is busy with other tests: that is a delay like any other.
+pub(crate) fn is_well(server: &Server) {
+    let mut peer = Peer::registered(server);
+    let answers = (1..1_000).map(|request| {
+        peer.say(&call(request, b"are you well"));
+        let answer = peer.answer().unwrap();
+        assert!(answer.starts_with("Response") || answer.starts_with("Drop"), "{answer}");
+        answer
+    });
+    assert!(answers.into_iter().any(|answer| answer.starts_with("Response")), "it refuses everything");
+}

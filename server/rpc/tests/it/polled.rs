@@ -1,0 +1,85 @@
+//! A mid-tier over real sockets: a server whose cores poll the client that its handlers call with.
+
+use crate::serving::Serve;
+use leeward_core::units::Nanos;
+use leeward_rpc::client::{Builder as ClientBuilder, CallError, Client};
+use leeward_rpc::server::{Failed, OwnedRequest, Request, Server};
+use leeward_rpc::wire::Method;
+use leeward_runtime::Idle;
+use std::sync::Arc;
+
+const IDLES: [Idle; 3] = [Idle::Spin, Idle::Adaptive(Nanos::from_micros(20)), Idle::Block];
+
+fn client(server: &Server) -> ClientBuilder {
+    let none = leeward_controllers::builtin().find("none").unwrap().clone();
+    Client::builder()
+        .replica(server.address().to_string())
+        .admission(&none, none.params(&[]).unwrap())
+        .timeout(Nanos::from_secs(20))
+        .expiry(Nanos::from_secs(20))
+}
+
+/// Turns its argument round.
+fn leaf() -> Server {
+    let handler = |request: &Request<'_>, reply: &mut Vec<u8>| {
+        reply.extend(request.payload.iter().rev());
+        Ok::<(), Failed>(())
+    };
+    Server::builder().idle(Idle::Block).serve(handler).unwrap()
+}
+
+#[test]
+fn answers_come_through_the_cores_that_poll() {
+    for idle in IDLES {
+        let leaf = leaf();
+        let (below, polled) = client(&leaf).build_polled().unwrap();
+        let below = Arc::new(below);
+        let middle = move |request: OwnedRequest| {
+            let below = Arc::clone(&below);
+            async move {
+                let answer = below.call(request.method, request.payload).await;
+                answer.map(|response| response.payload.to_vec()).map_err(|error| Failed::Because(error.to_string()))
+            }
+        };
+        let builder = Server::builder().idle(idle).cores(2).poll_also(1, polled);
+        let middle = builder.serve_async(middle).unwrap();
+        let above = client(&middle).build().unwrap();
+        std::thread::scope(|scope| {
+            for caller in 0..4u8 {
+                let above = &above;
+                scope.spawn(move || {
+                    for round in 0..100u8 {
+                        let answer = above.call_blocking(Method(3), [caller, round, 7]).unwrap();
+                        assert_eq!(&answer.payload[..], [7, round, caller], "{idle:?}");
+                    }
+                });
+            }
+        });
+        drop(above);
+        assert_eq!(middle.stop().unwrap().completed, 400);
+        assert_eq!(leaf.stop().unwrap().completed, 400);
+    }
+}
+
+#[test]
+fn calls_end_with_the_server_that_polls() {
+    let leaf = leaf();
+    let (below, polled) = client(&leaf).build_polled().unwrap();
+    let echo = |request: OwnedRequest| async move { Ok(request.payload) };
+    let builder = Server::builder().idle(Idle::Block).poll_also(0, polled);
+    let middle = builder.serve_async(echo).unwrap();
+    assert_eq!(&below.call_blocking(Method(0), [1, 2]).unwrap().payload[..], [2, 1]);
+    middle.stop().unwrap();
+    assert!(matches!(below.call_blocking(Method(0), [1]), Err(CallError::ShutDown { .. })));
+    leaf.stop().unwrap();
+}
+
+#[test]
+fn a_server_that_never_starts_ends_the_calls() {
+    let leaf = leaf();
+    let (below, polled) = client(&leaf).build_polled().unwrap();
+    let call = below.call(Method(0), [1]);
+    drop(Server::builder().poll_also(0, polled));
+    assert!(matches!(pollster::block_on(call), Err(CallError::ShutDown { .. })));
+    leaf.stop().unwrap();
+}

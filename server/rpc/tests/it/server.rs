@@ -1,0 +1,253 @@
+//! The server from outside, over real sockets: answers, rejections, and peers that misbehave. No time is asserted; reads
+//! give up after a long while only so that a defect fails instead of hanging.
+
+use crate::peer::{Peer, bytes, call, echo, eventually, is_well, register, start};
+use crate::serving::Serve;
+use leeward_core::params::Raw;
+use leeward_core::units::Nanos;
+use leeward_rpc::server::{Request, Server};
+use leeward_rpc::wire::{Call, CreditId, ErrorCode, FailureCode, Frame};
+use leeward_runtime::Idle;
+use leeward_testkit::greetings::GREETINGS;
+use std::io::Write;
+use std::net::Shutdown;
+use std::time::Duration;
+
+#[test]
+fn every_controller_answers() {
+    for algorithm in leeward_controllers::builtin().algorithms() {
+        for cores in [1, 3] {
+            let server = start(algorithm.name, cores);
+            let mut peers: Vec<Peer> = (0..5).map(|_| Peer::registered(&server)).collect();
+            for request in 1..=20 {
+                for peer in &mut peers {
+                    let answer = peer.ask(request, b"hello");
+                    assert!(answer.starts_with("Response") && answer.contains("104, 101"), "{answer}");
+                }
+            }
+            let counts = server.counts();
+            assert_eq!((counts.received, counts.completed, counts.dropped), (100, 100, 0), "{}", algorithm.name);
+            server.stop().unwrap();
+        }
+    }
+}
+
+#[test]
+fn a_call_on_trust_rides_on_the_registration() {
+    let server = start("breakwater", 1);
+    let mut peer = Peer::connect(&server);
+    peer.stream.write_all(&[bytes(&register()), bytes(&call(1, b"x"))].concat()).unwrap();
+    assert!(peer.hear().unwrap().starts_with("Welcome"));
+    assert!(peer.answer().unwrap().starts_with("Response"));
+}
+
+#[test]
+fn failures_end_one_request_only() {
+    let server = start("none", 1);
+    let mut peer = Peer::registered(&server);
+    for (payload, code) in [(b"no".as_slice(), FailureCode::Failed), (b"panic", FailureCode::Failed)] {
+        peer.say(&call(1, payload));
+        let answer = peer.answer().unwrap();
+        assert!(answer.starts_with("Failure") && answer.contains(&format!("{code:?}")), "{answer}");
+    }
+    let told = server.statistics();
+    assert_eq!(
+        (told.completed, told.failed, told.in_time),
+        (2, 2, 0),
+        "a failure is no goodput, however fast it comes"
+    );
+    is_well(&server);
+}
+
+#[test]
+fn a_byte_at_a_time_is_as_good() {
+    let server = start("breakwater", 1);
+    let mut peer = Peer::connect(&server);
+    for byte in [bytes(&register()), bytes(&call(1, b"slow"))].concat() {
+        peer.stream.write_all(&[byte]).unwrap();
+    }
+    assert!(peer.hear().unwrap().starts_with("Welcome"));
+    assert!(peer.answer().unwrap().starts_with("Response"));
+}
+
+#[test]
+fn nonsense_ends_the_connection_with_the_reason() {
+    let server = start("breakwater", 1);
+    let mut version = bytes(&register());
+    version[2] = 9;
+    let mut oversized = bytes(&call(1, b""));
+    oversized[4..8].copy_from_slice(&u32::MAX.to_le_bytes());
+    for (saying, expected) in [
+        (b"GET / HTTP/1.1\r\nHost: x\r\n\r\n".to_vec(), ErrorCode::Malformed),
+        (version, ErrorCode::Version),
+        (bytes(&call(1, b"unregistered")), ErrorCode::Unexpected),
+        ([bytes(&register()), oversized].concat(), ErrorCode::TooLarge),
+        ([bytes(&register()), bytes(&register())].concat(), ErrorCode::Unexpected),
+    ] {
+        let mut peer = Peer::connect(&server);
+        peer.stream.write_all(&saying).unwrap();
+        let heard: Vec<String> = std::iter::from_fn(|| peer.hear()).collect();
+        let last = heard.last().unwrap();
+        assert!(last.starts_with("Error") && last.contains(&format!("{expected:?}")), "{expected:?}: {heard:?}");
+    }
+    eventually(&server, |server| server.counts().connections == 0 && server.gauges().credits_issued == Some(0));
+    is_well(&server);
+}
+
+/// A client of another protocol is told what was heard, also one that says little and waits. Nothing is executed.
+#[test]
+fn clients_of_other_protocols_are_told_so() {
+    let server = start("breakwater", 1);
+    let short: [(&str, &[u8]); 2] = [("memcached's text protocol", b"mn\r\n"), ("the protocol of Redis", b"*1")];
+    for (name, bytes) in GREETINGS.into_iter().chain(short).filter(|(name, _)| *name != "Leeward's protocol") {
+        let mut peer = Peer::connect(&server);
+        peer.stream.write_all(bytes).unwrap();
+        let heard: Vec<String> = std::iter::from_fn(|| peer.hear()).collect();
+        let last = heard.last().unwrap();
+        assert!(last.starts_with("Error") && last.contains("Malformed") && last.contains(name), "{name}: {heard:?}");
+    }
+    assert_eq!(server.counts().received, 0);
+    is_well(&server);
+}
+
+/// Names of grants, by which the efficiency signal measures: the calls may bring them back. Whatever the calls bring
+/// instead does no harm.
+#[test]
+fn grants_have_names_where_the_controller_measures_them() {
+    for (controller, named) in [("breakwater", false), ("efficiency", true), ("auto", true)] {
+        let server = start(controller, 1);
+        let mut peer = Peer::registered(&server);
+        for (request, credit) in [(1, 0), (2, 1), (3, u64::MAX)] {
+            while !peer.may_call() {
+                peer.hear().unwrap();
+            }
+            let Frame::Call(plain) = call(request, b"x") else { unreachable!("a call is a call") };
+            peer.say(&Frame::Call(Call { credit: CreditId(credit), ..plain }));
+            let answer = peer.answer().unwrap();
+            assert!(answer.starts_with("Response"), "{controller}: {answer}");
+            assert_eq!(!answer.contains("credit: CreditId(0)"), named, "{controller}: {answer}");
+        }
+        drop(peer);
+        eventually(&server, |server| server.gauges().credits_issued == Some(0));
+    }
+}
+
+#[test]
+fn credit_comes_back_from_every_end() {
+    let server = start("breakwater", 2);
+    let mut peers: Vec<Peer> = (0..40).map(|_| Peer::registered(&server)).collect();
+    for (index, peer) in peers.iter_mut().enumerate() {
+        peer.say(&call(1, b"x"));
+        match index % 4 {
+            0 => assert!(peer.answer().is_some()),
+            1 => peer.stream.shutdown(Shutdown::Write).unwrap(),
+            2 => peer.say(&Frame::Deregister),
+            // Ends in the middle of a frame.
+            _ => peer.stream.write_all(&bytes(&call(2, b"half"))[..30]).unwrap(),
+        }
+    }
+    drop(peers);
+    eventually(&server, |server| server.counts().connections == 0);
+    let gauges = server.gauges();
+    assert_eq!((gauges.credits_issued, gauges.sessions), (Some(0), Some(0)));
+    let counts = server.counts();
+    assert_eq!(counts.received, counts.completed + counts.dropped + counts.abandoned, "{counts:?}");
+    is_well(&server);
+}
+
+#[test]
+fn a_peer_that_never_reads_costs_no_one_else() {
+    let server = Server::builder()
+        .idle(Idle::Block)
+        .patience(Nanos::from_secs(300), Nanos::from_millis(200))
+        .serve(|_: &Request<'_>, reply: &mut Vec<u8>| {
+            reply.resize(100_000, 1);
+            Ok(())
+        })
+        .unwrap();
+    let mut deaf = Peer::registered(&server);
+    deaf.stream.set_write_timeout(Some(Duration::from_millis(500))).unwrap();
+    for request in 1..=2_000 {
+        // At some point the server stops reading it, and then ends it.
+        if deaf.stream.write_all(&bytes(&call(request, b""))).is_err() {
+            break;
+        }
+    }
+    is_well(&server);
+    eventually(&server, |server| server.counts().connections <= 1);
+    is_well(&server);
+}
+
+#[test]
+fn more_connections_than_the_limit_are_told_so() {
+    let server = Server::builder().idle(Idle::Block).connection_limit(2).serve(echo).unwrap();
+    let _first = Peer::registered(&server);
+    let _second = Peer::registered(&server);
+    let mut third = Peer::connect(&server);
+    let heard = third.hear().unwrap();
+    assert!(heard.contains("ConnectionLimit"), "{heard}");
+    assert_eq!(third.hear(), None);
+}
+
+#[test]
+fn a_stop_answers_what_is_owed_and_says_goodbye() {
+    let server = Server::builder()
+        .idle(Idle::Block)
+        .serve(|_: &Request<'_>, reply: &mut Vec<u8>| {
+            std::thread::sleep(Duration::from_millis(200));
+            reply.push(1);
+            Ok(())
+        })
+        .unwrap();
+    let mut peer = Peer::registered(&server);
+    peer.say(&call(1, b""));
+    eventually(&server, |server| server.counts().received == 1);
+    server.stop().unwrap();
+    assert!(peer.answer().unwrap().starts_with("Response"));
+    assert!(peer.answer().unwrap().contains("ShuttingDown"));
+    assert_eq!(peer.answer(), None);
+}
+
+#[test]
+fn an_address_in_use_is_an_error() {
+    let server = start("none", 1);
+    let again = Server::builder().start(&server.address().to_string(), echo);
+    let error = again.err().unwrap().to_string();
+    assert!(error.contains(&server.address().to_string()), "{error}");
+    for nonsense in ["", "nowhere", "127.0.0.1", "127.0.0.1:99999"] {
+        assert!(Server::builder().start(nonsense, echo).is_err(), "{nonsense}");
+    }
+}
+
+#[test]
+fn drops_are_answered_too() {
+    let algorithm = leeward_controllers::builtin().find("gradient").unwrap().clone();
+    let params = algorithm.params(&[("min_limit", Raw::Integer(1)), ("max_limit", Raw::Integer(1))]).unwrap();
+    let server = Server::builder()
+        .admission(&algorithm, params)
+        .idle(Idle::Block)
+        .serve(|_: &Request<'_>, _: &mut Vec<u8>| {
+            std::thread::sleep(Duration::from_millis(20));
+            Ok(())
+        })
+        .unwrap();
+    let mut peer = Peer::registered(&server);
+    let burst: Vec<u8> = (1..=30).flat_map(|request| bytes(&call(request, b""))).collect();
+    peer.stream.write_all(&burst).unwrap();
+    let answers: Vec<String> = (0..30).filter_map(|_| peer.answer()).collect();
+    let dropped = answers.iter().filter(|answer| answer.starts_with("Drop") && answer.contains("Concurrency")).count();
+    assert!(dropped > 0 && answers.iter().any(|answer| answer.starts_with("Response")), "{answers:?}");
+    assert_eq!(server.counts().dropped, dropped as u64);
+}
+
+#[test]
+fn sleeping_cores_still_hand_out_credit() {
+    let algorithm = leeward_controllers::builtin().find("breakwater").unwrap().clone();
+    let params = algorithm.params(&[]).unwrap();
+    let server = Server::builder().admission(&algorithm, params).idle(Idle::Block).serve(echo).unwrap();
+    // More sessions than the pool begins with, and none of them says anything.
+    let mut peers: Vec<Peer> = (0..30).map(|_| Peer::registered(&server)).collect();
+    for peer in &mut peers {
+        assert!(peer.hear().unwrap().starts_with("Credit"));
+    }
+}

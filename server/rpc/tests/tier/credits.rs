@@ -1,0 +1,245 @@
+//! Credits that are set aside before a request begins: a leaf that lets no call go costs no work, and one that lets some go gets as many.
+
+use crate::asking::{Asking, Told};
+use crate::fan::{leaves, server, threading};
+use leeward_core::server::Feedback;
+use leeward_core::units::{Credits, Nanos};
+use leeward_rpc::server::{Failed, Request};
+use leeward_rpc::tier::{Calls, Enough, LeafError, Leaves, MidTier, Options, Replies, Reply, Step, Tier};
+use leeward_rpc::wire::{
+    Answer, Credit, Decoder, Encoder, Frame, Method, Nanos32, PayloadLimit, Regime, Response, Side, Version, Welcome,
+};
+use std::io::{ErrorKind, Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::thread;
+use std::time::Duration;
+
+const MODELS: [&str; 4] = ["SIB1", "SDB1-3", "AIB1-0-1", "ADB1-2-2"];
+
+/// Asks every leaf, and counts the requests that it has worked for.
+struct Counting {
+    begun: Arc<AtomicU64>,
+    held: Arc<AtomicU64>,
+}
+
+impl MidTier for Counting {
+    type State = ();
+
+    fn begin(
+        &self,
+        request: &Request<'_>,
+        (): &mut (),
+        calls: &mut Calls<'_>,
+        _: &mut Vec<u8>,
+    ) -> Result<Step, Failed> {
+        self.begun.fetch_add(1, Ordering::SeqCst);
+        for leaf in calls.leaves() {
+            calls.call(leaf, Method(1), |bytes| bytes.extend_from_slice(request.payload));
+        }
+        Ok(Step::Gather(Enough::All))
+    }
+
+    fn resume(&self, (): &mut (), came: &Replies<'_>, _: &mut Calls<'_>, reply: &mut Vec<u8>) -> Result<Step, Failed> {
+        let right = came.iter().filter(|reply| matches!(reply, Reply::Result(_))).count();
+        // A connection that is not there yet holds no call back.
+        let is_held = |reply: &Reply<'_>| {
+            matches!(reply, Reply::Missing | Reply::Failed(LeafError::Held | LeafError::Dropped(_)))
+        };
+        self.held.fetch_add(came.iter().filter(is_held).count() as u64, Ordering::SeqCst);
+        reply.push(right as u8);
+        Ok(Step::Done)
+    }
+}
+
+/// A leaf that gives each connection this window, and answers at once.
+struct Miser {
+    address: SocketAddr,
+    window: Arc<AtomicU32>,
+    ends: Arc<AtomicBool>,
+    thread: thread::JoinHandle<()>,
+}
+
+impl Miser {
+    fn start(window: u32) -> Miser {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let (address, ends) = (listener.local_addr().unwrap(), Arc::new(AtomicBool::new(false)));
+        listener.set_nonblocking(true).unwrap();
+        let window = Arc::new(AtomicU32::new(window));
+        let (told, given) = (Arc::clone(&ends), Arc::clone(&window));
+        let thread = thread::spawn(move || {
+            let mut peers = Vec::new();
+            while !told.load(Ordering::SeqCst) {
+                if let Ok((socket, _)) = listener.accept() {
+                    socket.set_nonblocking(true).unwrap();
+                    let window = given.load(Ordering::SeqCst);
+                    peers.push((socket, Decoder::new(Side::Client, PayloadLimit::DEFAULT), window));
+                }
+                peers.retain_mut(|(socket, decoder, window)| serve(socket, decoder, window, &given));
+                thread::sleep(Duration::from_micros(200));
+            }
+        });
+        Miser { address, window, ends, thread }
+    }
+
+    fn stop(self) {
+        self.ends.store(true, Ordering::SeqCst);
+        self.thread.join().unwrap();
+    }
+}
+
+/// Answers what has come. Whether the peer is still there.
+fn serve(socket: &mut TcpStream, decoder: &mut Decoder, told: &mut u32, given: &AtomicU32) -> bool {
+    let window = given.load(Ordering::SeqCst);
+    let feedback = Feedback { window: Credits(window), ..Feedback::NONE };
+    let mut out = Vec::new();
+    let mut say = |frame: &Frame<'_>| {
+        Encoder::new(PayloadLimit::DEFAULT).speaking(Version::NEWEST).append(frame, &mut out).unwrap()
+    };
+    if *told != window {
+        *told = window;
+        say(&Frame::Credit(Credit { feedback }));
+    }
+    loop {
+        match socket.read(decoder.spare()) {
+            Ok(0) => return false,
+            Ok(count) => decoder.filled(count),
+            Err(error) if error.kind() == ErrorKind::WouldBlock => break,
+            Err(_) => return false,
+        }
+        while let Some(frame) = decoder.next_frame().unwrap() {
+            match frame {
+                Frame::Register(register) => {
+                    say(&Frame::Welcome(Welcome {
+                        timestamp: register.timestamp,
+                        feedback,
+                        payload_max: PayloadLimit::DEFAULT,
+                        regime: Regime::Credits,
+                    }));
+                }
+                Frame::Call(call) => {
+                    let (request, timestamp) = (call.request, call.timestamp);
+                    let answer = Answer { request, timestamp, feedback, sojourn: Nanos32::default() };
+                    say(&Frame::Response(Response { answer, payload: call.payload }));
+                }
+                _ => {}
+            }
+        }
+    }
+    socket.write_all(&out).is_ok()
+}
+
+/// A tier over these leaves, whose objective is `slo`.
+fn tier(misers: &[&Miser], setup: &str, slo: Nanos, reserves: bool) -> (Tier, Arc<AtomicU64>, Arc<AtomicU64>) {
+    let (begun, held) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicU64::new(0)));
+    let breakwater = leeward_controllers::builtin().find("breakwater").unwrap().clone();
+    let leaves = Leaves::resolve(misers.iter().map(|miser| miser.address.to_string())).unwrap();
+    let params = breakwater.params(&[]).unwrap();
+    let leaves = leaves.timeout(Nanos::from_millis(200)).admission(&breakwater, params, Nanos::from_micros(50), slo);
+    let service = Counting { begun: Arc::clone(&begun), held: Arc::clone(&held) };
+    let builder = server().objective(Nanos::from_micros(50), slo);
+    let options = Options::new(leaves.reserving(reserves), threading(setup));
+    let tier = builder.start_tier("127.0.0.1:0", options, service).unwrap();
+    (tier, begun, held)
+}
+
+/// Waits until the tier's links to all leaves are there: before that nobody is needed.
+fn until_up(asking: &mut Asking, leaves: u8) {
+    while asking.ask(1, 1, b"is it there") != Told::Result(vec![leaves]) {
+        thread::sleep(Duration::from_millis(1));
+    }
+}
+
+fn drops(asking: &mut Asking, requests: u64) -> u64 {
+    (2..2 + requests).for_each(|request| asking.call(request, 1, b"argument"));
+    asking.send();
+    (0..requests).filter(|_| matches!(asking.answer().1, Told::Drop(_))).count() as u64
+}
+
+#[test]
+fn without_a_credit_no_work_is_begun() {
+    for setup in MODELS {
+        let (generous, miser) = (Miser::start(100), Miser::start(100));
+        let (tier, begun, held) = tier(&[&generous, &miser], setup, Nanos::from_millis(20), true);
+        let mut asking = Asking::new(&tier);
+        until_up(&mut asking, 2);
+        miser.window.store(0, Ordering::SeqCst);
+        // Until all of the tier's connections have heard of it: then nothing begins any more.
+        let mut before = begun.load(Ordering::SeqCst);
+        let mut rounds = 0;
+        while drops(&mut asking, 20) < 20 {
+            rounds += 1;
+            assert!(rounds < 1_000, "{setup}: requests begin without credits");
+            before = begun.load(Ordering::SeqCst);
+        }
+        assert!(begun.load(Ordering::SeqCst) >= before, "{setup}");
+        let (before, none_held) = (begun.load(Ordering::SeqCst), held.load(Ordering::SeqCst));
+        assert_eq!(drops(&mut asking, 20), 20, "{setup}");
+        assert_eq!(begun.load(Ordering::SeqCst), before, "{setup}: work without a credit");
+        // Credits come: requests begin, and none of their calls is held.
+        miser.window.store(1, Ordering::SeqCst);
+        while !matches!(asking.ask(90, 1, b"again"), Told::Result(_)) {}
+        assert_eq!(held.load(Ordering::SeqCst), none_held, "{setup}");
+        tier.stop().unwrap();
+        generous.stop();
+        miser.stop();
+    }
+}
+
+#[test]
+fn a_request_that_waits_begins_when_credits_come() {
+    for setup in MODELS {
+        let miser = Miser::start(100);
+        let (tier, _, held) = tier(&[&miser], setup, Nanos::from_secs(60), true);
+        let mut asking = Asking::new(&tier);
+        until_up(&mut asking, 1);
+        let none_held = held.load(Ordering::SeqCst);
+        miser.window.store(1, Ordering::SeqCst);
+        // More than the window at once, on any connection: those beyond wait, and none is dropped by then unless the machine stands still.
+        let dropped = drops(&mut asking, 40);
+        let counts = tier.stop().unwrap();
+        assert_eq!(counts.dropped, dropped, "{setup}");
+        assert_eq!(held.load(Ordering::SeqCst), none_held, "{setup}: a call was held back after the work");
+        miser.stop();
+    }
+}
+
+#[test]
+fn a_tier_that_does_not_reserve_works_for_nothing() {
+    let miser = Miser::start(100);
+    let (tier, begun, held) = tier(&[&miser], "SDB1-3", Nanos::from_millis(20), false);
+    let mut asking = Asking::new(&tier);
+    until_up(&mut asking, 1);
+    miser.window.store(0, Ordering::SeqCst);
+    let before = begun.load(Ordering::SeqCst);
+    for _ in 0..100 {
+        assert_eq!(drops(&mut asking, 3), 0, "nothing is dropped, and the work is done");
+        if held.load(Ordering::SeqCst) > 0 {
+            break;
+        }
+    }
+    assert!(begun.load(Ordering::SeqCst) > before && held.load(Ordering::SeqCst) > 0);
+    tier.stop().unwrap();
+    miser.stop();
+}
+
+#[test]
+fn leaves_that_are_away_hold_nobody_back() {
+    let gone = [crate::fan::echo()];
+    let away = leaves(&gone);
+    let [gone] = gone;
+    gone.stop().unwrap();
+    let breakwater = leeward_controllers::builtin().find("breakwater").unwrap().clone();
+    for setup in MODELS {
+        let params = breakwater.params(&[]).unwrap();
+        let leaves = away.clone().admission(&breakwater, params, Nanos::from_micros(50), Nanos::from_secs(60));
+        let (begun, held) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicU64::new(0)));
+        let service = Counting { begun: Arc::clone(&begun), held };
+        let tier = server().start_tier("127.0.0.1:0", Options::new(leaves, threading(setup)), service).unwrap();
+        let mut asking = Asking::new(&tier);
+        assert_eq!(asking.ask(1, 1, b"a partial answer"), Told::Result(vec![0]), "{setup}");
+        assert_eq!(begun.load(Ordering::SeqCst), 1);
+        tier.stop().unwrap();
+    }
+}

@@ -1,0 +1,128 @@
+//! Leaves that misbehave: that accept and say nothing, that say nonsense, that stop in the middle. No request waits longer than its
+//! time-out, the others' part of the answer comes, and a leaf that is well again is asked again.
+
+use crate::asking::{Asking, Told};
+use crate::fan::{echo, leaves, server, start, threading};
+use leeward_core::units::Nanos;
+use leeward_rpc::tier::{Leaves, Options};
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpListener};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+const MODELS: [&str; 3] = ["SDB1-2", "ADB1-1-1", "CORE1"];
+const TIMEOUT: Nanos = Nanos::from_millis(100);
+
+/// Behaviour of a listener that is no leaf.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Manner {
+    /// Takes connections and never says anything, as a stopped process does.
+    Mute,
+    /// Answers whatever comes with bytes of another protocol.
+    Nonsense,
+    /// Answers with a whole frame that makes no sense here, and hangs up.
+    WrongFrame,
+}
+
+/// Listens at an address in this manner until it is told to end.
+pub(crate) fn impostor(at: &str, manner: Manner) -> (SocketAddr, Arc<AtomicBool>, thread::JoinHandle<()>) {
+    let listener = TcpListener::bind(at).unwrap();
+    let (address, ends) = (listener.local_addr().unwrap(), Arc::new(AtomicBool::new(false)));
+    listener.set_nonblocking(true).unwrap();
+    let told = Arc::clone(&ends);
+    let run = move || {
+        let mut kept = Vec::new();
+        while !told.load(Ordering::SeqCst) {
+            let Ok((mut socket, _)) = listener.accept() else {
+                thread::sleep(Duration::from_millis(1));
+                continue;
+            };
+            socket.set_nonblocking(false).unwrap();
+            socket.set_read_timeout(Some(Duration::from_millis(50))).unwrap();
+            match manner {
+                Manner::Mute => {}
+                Manner::Nonsense => {
+                    let _ = socket.read(&mut [0; 64]);
+                    let _ = socket.write_all(b"HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\n\r\n");
+                }
+                Manner::WrongFrame => {
+                    let _ = socket.read(&mut [0; 64]);
+                    let mut frame = [0; 64];
+                    frame[..4].copy_from_slice(b"LW\x02\x04");
+                    let _ = socket.write_all(&frame);
+                    continue;
+                }
+            }
+            kept.push(socket);
+        }
+    };
+    (address, ends, thread::spawn(run))
+}
+
+fn answered(told: &Told) -> u8 {
+    let Told::Result(bytes) = told else { panic!("{told:?}") };
+    bytes[0]
+}
+
+#[test]
+fn an_impostor_costs_its_part_and_no_more_than_the_time_out() {
+    for (turn, manner) in [Manner::Mute, Manner::Nonsense, Manner::WrongFrame].into_iter().enumerate() {
+        let setup = MODELS[turn % MODELS.len()];
+        for setup in [setup, MODELS[(turn + 1) % MODELS.len()]] {
+            let well = echo();
+            let (address, ends, thread) = impostor("127.0.0.1:0", manner);
+            let backoff = Nanos::from_millis(1);
+            let leaves = Leaves::resolve([well.address().to_string(), address.to_string()]).unwrap();
+            let leaves = leaves.backoff(backoff, backoff).timeout(TIMEOUT);
+            let tier = start(Options::new(leaves, threading(setup)));
+            let mut asking = Asking::new(&tier);
+            while answered(&asking.ask(1, 1, b"until the link is up")) == 0 {}
+            for request in 2..8 {
+                let began = Instant::now();
+                assert_eq!(answered(&asking.ask(request, 1, b"one of two")), 1, "{setup} {manner:?}");
+                // Ten times its time-out: the machine may be busy.
+                assert!(began.elapsed() < Duration::from_nanos(TIMEOUT.0 * 10), "{setup} {manner:?}");
+            }
+            tier.stop().unwrap();
+            ends.store(true, Ordering::SeqCst);
+            thread.join().unwrap();
+            well.stop().unwrap();
+        }
+    }
+}
+
+#[test]
+fn a_leaf_that_comes_back_is_asked_within_two_seconds() {
+    for setup in MODELS {
+        let (well, other) = (echo(), echo());
+        let address = other.address().to_string();
+        let servers = [well, other];
+        // The backoff of a tier that is served.
+        let leaves = leaves(&servers).backoff(Nanos::from_millis(10), Nanos::from_secs(1)).timeout(TIMEOUT);
+        let tier = start(Options::new(leaves, threading(setup)));
+        let mut asking = Asking::new(&tier);
+        while answered(&asking.ask(1, 1, b"both")) < 2 {}
+        let [well, other] = servers;
+        other.stop().unwrap();
+        for request in 2..40 {
+            assert!(answered(&asking.ask(request, 1, b"at least one")) >= 1, "{setup}");
+        }
+        thread::sleep(Duration::from_millis(500));
+        let back = server();
+        let back = back.start(&address, |request: &leeward_rpc::server::Request<'_>, reply: &mut Vec<u8>| {
+            reply.extend_from_slice(request.payload);
+            Ok(())
+        });
+        let back = back.unwrap();
+        let began = Instant::now();
+        while answered(&asking.ask(40, 1, b"both again")) < 2 {
+            assert!(began.elapsed() < Duration::from_secs(2), "{setup}");
+            thread::sleep(Duration::from_millis(5));
+        }
+        tier.stop().unwrap();
+        well.stop().unwrap();
+        back.stop().unwrap();
+    }
+}

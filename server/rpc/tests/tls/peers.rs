@@ -1,0 +1,68 @@
+//! Servers and clients for tests, and conditions that are waited for.
+
+use leeward_core::units::Nanos;
+use leeward_engine::statistics::Statistics;
+use leeward_rpc::client::{CallError, Client};
+use leeward_rpc::server::{Builder, Failed, Request, Server};
+use leeward_rpc::tls::{ClientTls, ServerTls};
+use leeward_rpc::wire::Method;
+use leeward_runtime::Idle;
+use std::time::{Duration, Instant};
+
+/// A server that sleeps when it has nothing to do: tests share the machine.
+pub(crate) fn builder(tls: ServerTls) -> Builder {
+    Server::builder().idle(Idle::Block).tls(tls)
+}
+
+/// Answers a call with its argument, and one without an argument with the client's identity.
+pub(crate) fn echo(request: &Request<'_>, reply: &mut Vec<u8>) -> Result<(), Failed> {
+    if request.payload.is_empty() {
+        reply.extend_from_slice(request.peer.map_or("nobody".into(), ToString::to_string).as_bytes());
+    }
+    reply.extend_from_slice(request.payload);
+    Ok(())
+}
+
+pub(crate) fn start(builder: Builder) -> Server {
+    builder.start("127.0.0.1:0", echo).unwrap()
+}
+
+/// A client of a server, with TLS or without.
+pub(crate) fn client(server: &Server, tls: Option<ClientTls>) -> Client {
+    let builder = Client::builder().replica(server.address().to_string()).timeout(Nanos::from_secs(20));
+    let builder = builder.patience(Nanos::from_secs(5));
+    match tls {
+        Some(tls) => builder.tls(tls).build().unwrap(),
+        None => builder.build().unwrap(),
+    }
+}
+
+/// A call's result.
+pub(crate) fn ask(client: &Client, argument: &[u8]) -> Result<Vec<u8>, CallError> {
+    pollster::block_on(client.call(Method(1), argument)).map(|response| response.payload.to_vec())
+}
+
+/// The words with which a client gives up.
+pub(crate) fn refused(server: &Server, tls: Option<ClientTls>) -> String {
+    let builder = Client::builder().replica(server.address().to_string()).patience(Nanos::from_millis(300));
+    let client = match tls {
+        Some(tls) => builder.tls(tls).build().unwrap(),
+        None => builder.build().unwrap(),
+    };
+    ask(&client, b"hello").unwrap_err().to_string()
+}
+
+/// Handshakes that a server has refused for this reason.
+pub(crate) fn refusals(server: &Server, reason: &str) -> u64 {
+    let Statistics { tls, .. } = server.statistics();
+    tls.unwrap().refused.get(reason).copied().unwrap_or(0)
+}
+
+/// Waits until something is so: a test that fails waits in vain, one that passes does not depend on how long.
+pub(crate) fn until(mut is_so: impl FnMut() -> bool) {
+    let begun = Instant::now();
+    while !is_so() {
+        assert!(begun.elapsed() < Duration::from_secs(30), "in vain");
+        std::thread::sleep(Duration::from_millis(2));
+    }
+}

@@ -1,0 +1,160 @@
+//! Calls that get through: with and without certificates of clients, long and short, resumed, on several cores.
+
+use crate::certificates::{Authority, Valid, dns, uri};
+use crate::peers::{ask, builder, client, start, until};
+use leeward_core::units::Tenant;
+use leeward_engine::{PeerIdentity, Strangers, TenantTable};
+use leeward_rpc::server::OwnedRequest;
+use leeward_rpc::tls::{ServerFiles, ServerTls};
+use std::fs;
+
+#[test]
+fn calls_go_through_tls_and_long_ones_too() {
+    let authority = Authority::new();
+    let server = start(builder(authority.server(None)).cores(2));
+    let client = client(&server, Some(authority.client(None)));
+    assert_eq!(ask(&client, b"").unwrap(), b"nobody");
+    for length in [1, 100, 16_000, 16_384, 20_000, 300_000, 1 << 20] {
+        let argument: Vec<u8> = (0..length).map(|place: usize| (place * 7 % 251) as u8).collect();
+        assert!(ask(&client, &argument).unwrap() == argument, "{length}");
+    }
+    let told = server.statistics().tls.unwrap();
+    assert_eq!((told.done, told.identified, told.waiting), (1, 0, 0));
+    assert!(told.refused.is_empty(), "{told:?}");
+    drop(client);
+    server.stop().unwrap();
+}
+
+#[test]
+fn many_clients_at_once_get_in() {
+    let authority = Authority::new();
+    let server = start(builder(authority.server(None)).cores(2));
+    let tls = authority.client(None);
+    let clients: Vec<_> = (0..100).map(|_| client(&server, Some(tls.clone()))).collect();
+    for (number, client) in clients.iter().enumerate() {
+        let argument = format!("call {number}");
+        assert_eq!(ask(client, argument.as_bytes()).unwrap(), argument.as_bytes());
+    }
+    assert_eq!(server.statistics().tls.unwrap().done, 100);
+    server.stop().unwrap();
+}
+
+#[test]
+fn a_client_that_comes_back_takes_up_its_session() {
+    let authority = Authority::new();
+    let server = start(builder(authority.server(None)));
+    let tls = authority.client(None);
+    for _ in 0..3 {
+        let client = client(&server, Some(tls.clone()));
+        assert_eq!(ask(&client, b"hello").unwrap(), b"hello");
+    }
+    let told = server.statistics().tls.unwrap();
+    assert_eq!((told.done, told.resumed), (3, 2));
+    server.stop().unwrap();
+}
+
+#[test]
+fn a_service_knows_who_asks() {
+    let (authority, clients) = (Authority::new(), Authority::new());
+    let server = start(builder(authority.server(Some(&clients))));
+    let names = vec![dns("client.example"), uri("spiffe://example/batch"), uri("spiffe://example/second")];
+    let certificates = [
+        clients.issue("both", names, Valid::Now),
+        clients.issue("dns", vec![dns("client.example")], Valid::Now),
+        clients.issue("bare", Vec::new(), Valid::Now),
+    ];
+    let who = certificates.map(|identity| {
+        let client = client(&server, Some(authority.client(Some(identity))));
+        String::from_utf8(ask(&client, b"").unwrap()).unwrap()
+    });
+    assert_eq!(who[..2], ["spiffe://example/batch", "dns:client.example"]);
+    assert!(who[2].starts_with("sha256:") && who[2].len() == 7 + 64, "{}", who[2]);
+    let told = server.statistics().tls.unwrap();
+    assert_eq!((told.done, told.identified, told.resumed), (3, 3, 0));
+    server.stop().unwrap();
+}
+
+#[test]
+fn an_identity_is_a_tenant_by_whichever_connection_it_comes() {
+    let (authority, clients) = (Authority::new(), Authority::new());
+    let server = start(builder(authority.server(Some(&clients))).watched(true));
+    let source = server.source().unwrap();
+    let identities = [
+        clients.issue("one", vec![uri("spiffe://example/one")], Valid::Now),
+        clients.issue("again", vec![uri("spiffe://example/one")], Valid::Now),
+        clients.issue("other", vec![uri("spiffe://example/other")], Valid::Now),
+    ];
+    let tenants = identities.map(|identity| {
+        let client = client(&server, Some(authority.client(Some(identity))));
+        // One in 64 admissions is kept.
+        (0..64).for_each(|_| _ = ask(&client, b"hello").unwrap());
+        source.decisions(1)[0].tenant
+    });
+    let named = |name: &str| PeerIdentity::Uri(format!("spiffe://example/{name}")).tenant();
+    assert_eq!(tenants, [named("one"), named("one"), named("other")]);
+    assert_ne!(tenants[0], tenants[2]);
+    server.stop().unwrap();
+    // A table has the last word.
+    let table = TenantTable::new([("spiffe://example/one".into(), Tenant(7))], Strangers::Refused);
+    let server = start(builder(authority.server(Some(&clients))).tenants(table).watched(true));
+    let [one, other] = ["one", "other"].map(|name| {
+        let identity = clients.issue(name, vec![uri(&format!("spiffe://example/{name}"))], Valid::Now);
+        client(&server, Some(authority.client(Some(identity))))
+    });
+    (0..64).for_each(|_| _ = ask(&one, b"hello").unwrap());
+    assert_eq!(server.source().unwrap().decisions(1)[0].tenant, Tenant(7));
+    assert!(ask(&other, b"hello").is_err());
+    assert!(server.statistics().tls.unwrap().refused["stranger"] > 0);
+    server.stop().unwrap();
+    // Without certificates everybody is the same tenant.
+    let server = start(builder(authority.server(None)).watched(true));
+    let client = client(&server, Some(authority.client(None)));
+    (0..64).for_each(|_| _ = ask(&client, b"hello").unwrap());
+    assert_eq!(server.source().unwrap().decisions(1)[0].tenant, Tenant::DEFAULT);
+    server.stop().unwrap();
+}
+
+#[test]
+fn an_asynchronous_service_knows_it_too() {
+    let (authority, clients) = (Authority::new(), Authority::new());
+    let who = |request: OwnedRequest| async move { Ok(request.peer.map_or(vec![], |peer| peer.to_string().into())) };
+    let server = builder(authority.server(Some(&clients))).start_async("127.0.0.1:0", who).unwrap();
+    let identity = clients.issue("batch", vec![uri("spiffe://example/batch")], Valid::Now);
+    let client = client(&server, Some(authority.client(Some(identity))));
+    assert_eq!(ask(&client, b"").unwrap(), b"spiffe://example/batch");
+    server.stop().unwrap();
+}
+
+#[test]
+fn new_files_are_taken_and_broken_ones_are_not() {
+    let (old, new) = (Authority::new(), Authority::new());
+    let (cert, key) = old.localhost();
+    let tls = ServerTls::open(ServerFiles { cert: cert.clone(), key: key.clone(), client_ca: None }).unwrap();
+    let server = start(builder(tls.clone()));
+    let early = client(&server, Some(old.client(None)));
+    assert_eq!(ask(&early, b"before").unwrap(), b"before");
+
+    fs::write(&cert, "no certificate").unwrap();
+    until(|| {
+        tls.look();
+        tls.trouble().is_some()
+    });
+    assert!(server.statistics().tls.unwrap().trouble.unwrap().contains("has no certificate in it"));
+    assert!(tls.news().pop().unwrap().contains("the old certificates stay"));
+    let meanwhile = client(&server, Some(old.client(None)));
+    assert_eq!(ask(&meanwhile, b"meanwhile").unwrap(), b"meanwhile");
+
+    let (other_cert, other_key) = new.localhost();
+    fs::copy(other_cert, &cert).unwrap();
+    fs::copy(other_key, &key).unwrap();
+    until(|| {
+        tls.look();
+        tls.reloads() == 1
+    });
+    let late = client(&server, Some(new.client(None)));
+    assert_eq!(ask(&late, b"after").unwrap(), b"after");
+    assert_eq!(ask(&early, b"still there").unwrap(), b"still there");
+    let told = server.statistics().tls.unwrap();
+    assert_eq!((told.renewed, told.trouble), (1, None));
+    server.stop().unwrap();
+}

@@ -1,0 +1,84 @@
+//! Handshakes that don't go on: they are given up, and keep nobody out.
+
+use crate::certificates::Authority;
+use crate::peers::{ask, builder, client, refusals, start, until};
+use leeward_core::units::Nanos;
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+#[test]
+fn silent_newcomers_are_given_up_and_keep_nobody_out() {
+    let authority = Authority::new();
+    let server = start(builder(authority.server(None)).handshake_limit(Nanos::from_secs(1)));
+    let tls = authority.client(None);
+    let early = client(&server, Some(tls.clone()));
+    assert_eq!(ask(&early, b"early").unwrap(), b"early");
+    // More than there are places for, some of them within a hello.
+    let mut stalled: Vec<_> = (0..400).map(|_| TcpStream::connect(server.address()).unwrap()).collect();
+    stalled.iter_mut().step_by(2).for_each(|stream| stream.write_all(&[0x16, 3, 1, 2, 0, 1]).unwrap());
+    // Places are taken two at a time.
+    assert!(server.statistics().tls.unwrap().waiting <= 257);
+    assert_eq!(ask(&early, b"still there").unwrap(), b"still there");
+    let late = client(&server, Some(tls));
+    assert_eq!(ask(&late, b"late").unwrap(), b"late");
+    // Those that waited in the kernel's queue for as long as a handshake may take had no turn at all.
+    until(|| refusals(&server, "stalled") + refusals(&server, "waited") == 400);
+    until(|| server.statistics().tls.unwrap().waiting == 0);
+    for stream in &mut stalled {
+        // Closed, or reset.
+        let _ = stream.read_to_end(&mut Vec::new());
+    }
+    server.stop().unwrap();
+}
+
+#[test]
+fn a_full_server_pays_for_no_handshake() {
+    let authority = Authority::new();
+    let server = start(builder(authority.server(None)).connection_limit(1));
+    let tls = authority.client(None);
+    let first = client(&server, Some(tls.clone()));
+    assert_eq!(ask(&first, b"first").unwrap(), b"first");
+    let words = crate::peers::refused(&server, Some(tls));
+    assert!(words.contains("within the TLS handshake") || words.contains("reset"), "{words}");
+    until(|| refusals(&server, "full") > 0);
+    assert_eq!(server.statistics().tls.unwrap().done, 1);
+    assert_eq!(ask(&first, b"still there").unwrap(), b"still there");
+    server.stop().unwrap();
+}
+
+#[test]
+fn a_server_that_stops_waits_for_no_handshake() {
+    let authority = Authority::new();
+    let server = start(builder(authority.server(None)));
+    let _stalled: Vec<_> = (0..10).map(|_| TcpStream::connect(server.address()).unwrap()).collect();
+    until(|| server.statistics().tls.unwrap().waiting == 10);
+    server.stop().unwrap();
+}
+
+/// A byte now and then is no progress: whoever trickles makes room for others as those do who say nothing.
+#[test]
+fn trickling_newcomers_keep_nobody_out() {
+    let authority = Authority::new();
+    // None of them is given up for its time.
+    let server = start(builder(authority.server(None)).handshake_limit(Nanos::from_secs(600)));
+    let (over, address) = (AtomicBool::new(false), server.address());
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let mut crowd: Vec<_> = (0..300).map(|_| TcpStream::connect(address).unwrap()).collect();
+            crowd.iter_mut().for_each(|stream| stream.write_all(&[0x16, 3, 1, 0x3F, 0xFF, 1, 0, 0x3F]).unwrap());
+            while !over.load(Ordering::SeqCst) {
+                // Most are closed after a while.
+                crowd.iter_mut().for_each(|stream| _ = stream.write_all(&[0]));
+                std::thread::sleep(Duration::from_millis(20));
+            }
+        });
+        until(|| server.statistics().tls.unwrap().waiting >= 256);
+        let late = client(&server, Some(authority.client(None)));
+        let answer = ask(&late, b"late");
+        over.store(true, Ordering::SeqCst);
+        assert_eq!(answer.unwrap(), b"late");
+    });
+    server.stop().unwrap();
+}

@@ -1,0 +1,677 @@
+//! The loop of a core, and the threads that run it.
+
+use crate::allocation::{Allocation, CoreUsage, Load, Roster};
+use crate::budget;
+use crate::clock::Clock;
+use crate::context::{self, Entered, Place, RunDelay};
+use crate::packets::PacketDelays;
+use crate::parking::Parking;
+use crate::queues::RunQueues;
+use crate::sync::{AtomicU64, Padded};
+use crate::tasks::{Host, ReadyTask, Work};
+use crate::timers::Timers;
+use leeward_core::units::{Nanos, Time};
+use std::io;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, TryLockError};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+/// Behaviour of a core that has nothing to do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Idle {
+    /// Looks again and again: the least latency, a whole CPU.
+    Spin,
+    /// Spins for this long, then sleeps until something comes.
+    Adaptive(Nanos),
+    /// Sleeps at once.
+    Block,
+}
+
+/// How the cores are set up.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// How many (≥ 1).
+    pub cores: usize,
+    /// CPUs to pin them to, in turn; empty: wherever the system puts them.
+    pub cpus: Vec<usize>,
+    /// See [`Idle`].
+    pub idle: Idle,
+}
+
+/// State that the cores of a server share.
+pub struct Shared<J> {
+    /// The time.
+    pub clock: Clock,
+    /// Admitted requests that wait.
+    pub queues: RunQueues<Work<J>>,
+    /// Delays of messages that wait.
+    pub packets: PacketDelays,
+    /// Nanoseconds that each core has had nothing to do.
+    idle: Vec<Padded<AtomicU64>>,
+    parking: Arc<Parking>,
+    timers: Timers,
+    stopping: AtomicBool,
+    /// Where cores come and go.
+    roster: OnceLock<Roster>,
+}
+
+impl<J> Shared<J> {
+    /// For so many cores. `wake` wakes one of them from its [`Network::poll`], or keeps it from the next one; any thread
+    /// may call it.
+    pub fn new(cores: usize, clock: Clock, wake: impl Fn(usize) + Send + Sync + 'static) -> Self {
+        let parking = Arc::new(Parking::new(cores, wake));
+        Shared {
+            timers: Timers::new(cores, &clock, &parking),
+            clock,
+            queues: RunQueues::new(cores),
+            packets: PacketDelays::new(cores),
+            idle: (0..cores).map(|_| Padded(AtomicU64::new(0))).collect(),
+            parking,
+            stopping: AtomicBool::new(false),
+            roster: OnceLock::new(),
+        }
+    }
+
+    /// Whether the cores have been asked to end.
+    pub fn is_stopping(&self) -> bool {
+        self.stopping.load(Ordering::SeqCst)
+    }
+
+    /// Asks the cores to end.
+    pub fn stop(&self) {
+        self.stopping.store(true, Ordering::SeqCst);
+        self.parking.wake_all();
+        if let Some(roster) = self.roster.get() {
+            roster.close(self.clock.now());
+        }
+    }
+
+    /// Use of the cores so far; `None` where all are always there.
+    pub fn core_usage(&self) -> Option<CoreUsage> {
+        self.roster.get().map(|roster| roster.usage(self.clock.now()))
+    }
+
+    /// Whether `core` looks after the network of `other`, which is parked: then it comes by before it sleeps.
+    pub fn looks_after(&self, core: usize, other: usize) -> bool {
+        core == 0 && self.roster.get().is_some_and(|roster| roster.is_parked(other))
+    }
+
+    /// Load for the allocator, besides what the roster knows.
+    fn load(&self, now: Time) -> Load {
+        let cores = 0..self.idle.len();
+        let ages = cores.map(|core| self.queues.age(core, now).max(self.packets.found(core)));
+        let (oldest, sum) = ages.fold((Nanos::ZERO, Nanos::ZERO), |(most, sum), age| (most.max(age), sum + age));
+        let waiting = u32::try_from(self.queues.waiting()).unwrap_or(u32::MAX);
+        Load { waiting, oldest, ages: sum, idle: self.idle() }
+    }
+
+    /// How long the cores have had nothing to do, all together; a core that spins for want of work counts as idle.
+    pub fn idle(&self) -> Nanos {
+        Nanos(self.idle.iter().map(|core| core.0.load(Ordering::Relaxed)).sum())
+    }
+
+    /// [`Shared::idle`], and the time in which cores were parked by an allocator.
+    pub fn unused(&self) -> Nanos {
+        let parked = self.core_usage().map_or(0, |usage| usage.parked.iter().map(|span| span.0).sum());
+        Nanos(self.idle().0.saturating_add(parked))
+    }
+
+    /// Only `core` itself writes its number.
+    fn idled(&self, core: usize, span: Nanos) {
+        let idle = &self.idle[core].0;
+        idle.store(idle.load(Ordering::Relaxed).saturating_add(span.0), Ordering::Relaxed);
+    }
+
+    /// The queueing delay d_m (Breakwater §4).
+    pub fn delay(&self, now: Time) -> Nanos {
+        self.packets.delay(now) + self.queues.delay(now)
+    }
+
+    #[cfg(all(test, not(loom)))]
+    pub(crate) fn parking(&self) -> &Parking {
+        &self.parking
+    }
+
+    /// Drops what no core will run any more.
+    pub fn close(&self) {
+        self.queues.close();
+        self.timers.close();
+    }
+}
+
+impl<J: Send> Host for Shared<J> {
+    fn ready(&self, core: usize, task: ReadyTask, running: bool) {
+        let alone = self.queues.push(core, self.clock.now(), Work::Task(task));
+        let next_in_turn = alone && (running || context::place(self.timers.of(core)) == Place::InLoop);
+        // Its own core at best. If that is awake it may be busy, and one that sleeps can steal.
+        if !next_in_turn && !self.parking.wake(core) {
+            self.parking.wake_another(core);
+        }
+    }
+}
+
+impl<J: Send> RunDelay for Shared<J> {
+    fn run_delay(&self) -> Nanos {
+        self.queues.delay(self.clock.now())
+    }
+}
+
+/// Network side of a core. A core has one value of it, used by that core's thread only.
+pub trait Network: Send {
+    /// Job that goes through the run queues.
+    type Job: Send + 'static;
+
+    /// Does what is due whatever the load: control ticks, timers, messages from other cores. Called between jobs; must
+    /// be quick when nothing is due.
+    fn housekeeping(&mut self, now: Time);
+
+    /// Reads and answers what has come, and queues what is admitted. Waits for up to `wait` if there is nothing, not at
+    /// all if that is `None`. If there was anything, returns the time from which there was: the wait before that is no
+    /// work.
+    ///
+    /// # Errors
+    /// Only what makes it impossible to go on: the core ends with it, and asks the others to.
+    fn poll(&mut self, wait: Option<Duration>) -> io::Result<Option<Time>>;
+
+    /// Runs a job, the core's own or a stolen one. If that is to begin a task, returns it: the core polls it at once.
+    fn run(&mut self, since: Time, job: Self::Job) -> Option<ReadyTask>;
+
+    /// When [`Network::housekeeping`] has something to do next.
+    fn next_timeout(&self) -> Time;
+
+    /// Whether a core that shall stop may: everything it owes is done.
+    fn is_drained(&mut self, now: Time) -> bool;
+
+    /// Gives the core back: from now on the first core looks after this network, and whatever comes for it ends the
+    /// wait of the first core's [`Network::poll`]. Anything that has come already and was not read ends it at once.
+    /// Only for cores that come and go, and never for the first.
+    ///
+    /// # Errors
+    /// Only what makes it impossible to go on.
+    fn park(&mut self) -> io::Result<()> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
+
+    /// Its core is back.
+    ///
+    /// # Errors
+    /// Only what makes it impossible to go on.
+    fn unpark(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// Running cores.
+pub struct Cores<J> {
+    shared: Arc<Shared<J>>,
+    threads: Vec<JoinHandle<io::Result<()>>>,
+}
+
+impl<J: Send + 'static> Cores<J> {
+    /// Starts one thread per network, in the order of cores.
+    ///
+    /// # Errors
+    /// The system has no thread to give.
+    pub fn start<N: Network<Job = J> + 'static>(
+        options: &Options,
+        shared: Arc<Shared<J>>,
+        networks: Vec<N>,
+    ) -> io::Result<Self> {
+        Cores::begin(options, shared, networks)
+    }
+
+    /// The same, with cores that an allocator grants and takes back. At first there are as few as there may be.
+    ///
+    /// # Errors
+    /// The system has no thread to give.
+    pub fn start_allocated<N: Network<Job = J> + 'static>(
+        options: &Options,
+        shared: Arc<Shared<J>>,
+        networks: Vec<N>,
+        allocation: Allocation,
+    ) -> io::Result<Self> {
+        let roster = Roster::new(allocation, networks.len(), shared.clock.now());
+        let _ = shared.roster.set(roster);
+        Cores::begin(options, shared, networks)
+    }
+
+    fn begin<N: Network<Job = J> + 'static>(
+        options: &Options,
+        shared: Arc<Shared<J>>,
+        networks: Vec<N>,
+    ) -> io::Result<Self> {
+        let networks: Arc<[Mutex<N>]> = networks.into_iter().map(Mutex::new).collect();
+        let mut threads = Vec::with_capacity(networks.len());
+        for index in 0..networks.len() {
+            let core = Core { index, idle: options.idle, shared: Arc::clone(&shared), resumed: 0 };
+            let networks = Arc::clone(&networks);
+            let cpu = (!options.cpus.is_empty()).then(|| options.cpus[index % options.cpus.len()]);
+            let thread = std::thread::Builder::new().name(format!("leeward-core-{index}")).spawn(move || {
+                if let Some(id) = cpu {
+                    // Not being allowed to pin costs latency, not correctness.
+                    core_affinity::set_for_current(core_affinity::CoreId { id });
+                }
+                let _will = LastWill(Arc::clone(&core.shared));
+                core.work(&networks)
+            });
+            match thread {
+                Ok(thread) => threads.push(thread),
+                Err(error) => {
+                    // Those that have begun must not go on without an owner.
+                    let begun = Cores { shared, threads };
+                    begun.stop();
+                    let _ = begun.join();
+                    return Err(error);
+                }
+            }
+        }
+        Ok(Cores { shared, threads })
+    }
+
+    /// State that the cores share.
+    pub fn shared(&self) -> &Arc<Shared<J>> {
+        &self.shared
+    }
+
+    /// Asks the cores to finish what they owe and end.
+    pub fn stop(&self) {
+        self.shared.stop();
+    }
+
+    /// Waits for the cores to end. Tasks that are left are dropped.
+    ///
+    /// # Errors
+    /// The first core's that could not go on.
+    pub fn join(self) -> io::Result<()> {
+        let mut outcome = Ok(());
+        for thread in self.threads {
+            let ended = thread.join().unwrap_or_else(|_| Err(io::Error::other("a core has panicked")));
+            outcome = outcome.and(ended);
+        }
+        self.shared.close();
+        outcome
+    }
+}
+
+struct Core<J> {
+    index: usize,
+    idle: Idle,
+    shared: Arc<Shared<J>>,
+    /// Tasks gone on with since the last look at the network.
+    resumed: u32,
+}
+
+/// Tasks that a core goes on with before it looks at its network. Jobs don't count, for they come from the network: they
+/// come to an end when it is not looked at. Tasks that wake themselves or each other need not.
+const RESUMED_PER_LOOK: u32 = 32;
+
+/// A core that waits is woken for work; this bounds what a defect there would cost.
+const LONGEST_SLEEP: Nanos = Nanos::from_millis(100);
+
+/// While the cores end, each looks this often whether it may: some of what it waits for is others'.
+const STOPPING_SLEEP: Nanos = Nanos::from_millis(1);
+
+/// Result of a look at the parked cores' networks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Found {
+    Nothing,
+    Something,
+    /// Another core is at one of them just now.
+    Contended,
+}
+
+impl<J: Send + 'static> Core<J> {
+    /// Tasks first, then messages, then others' tasks: the order of the simulator (`Order::TasksFirst`).
+    fn work<N: Network<Job = J>>(mut self, networks: &[Mutex<N>]) -> io::Result<()> {
+        let shared = Arc::clone(&self.shared);
+        let roster = shared.roster.get();
+        let delay: Arc<dyn RunDelay> = Arc::clone(&self.shared) as _;
+        let entered = context::enter(self.index, Arc::clone(self.shared.timers.of(self.index)), delay);
+        // A network is its core's for as long as that is there.
+        let mut network = lock(&networks[self.index]);
+        let mut idle_since = None;
+        // When the last turn began, if it found nothing to do.
+        let mut idle_turn: Option<Time> = None;
+        if roster.is_some_and(|roster| roster.is_parked(self.index)) {
+            network = self.rest(networks, network)?;
+        }
+        loop {
+            let now = shared.clock.now();
+            if let Some(from) = idle_turn.take() {
+                shared.idled(self.index, now.since(from));
+            }
+            if let Some(roster) = roster {
+                roster.set_idle(self.index, idle_since.is_some());
+                roster.tick(now, || shared.load(now), |core| _ = shared.parking.wake(core));
+                let search_is_over =
+                    || roster.search().zip(idle_since).is_some_and(|(search, since)| now.since(since) >= search);
+                let shall_park = roster.shall_leave(self.index) || (roster.could_park(self.index) && search_is_over());
+                if shall_park && roster.park(self.index, now) {
+                    network = self.rest(networks, network)?;
+                    idle_since = None;
+                    continue;
+                }
+            }
+            network.housekeeping(now);
+            shared.timers.fire(self.index, now);
+            let kept = self.index != 0 || self.keep_house_for_others(networks, now);
+            if self.resumed >= RESUMED_PER_LOOK {
+                if self.look(&mut *network)? {
+                    self.call_for_help();
+                }
+                if shared.is_stopping() && network.is_drained(now) {
+                    return Ok(());
+                }
+            }
+            if let Some((since, work)) = self.next() {
+                self.run(&mut *network, now, since, work, &entered);
+                idle_since = None;
+                continue;
+            }
+            let own = self.look(&mut *network)?;
+            let others = if self.index == 0 { self.look_for_others(networks)? } else { Found::Nothing };
+            if own || others == Found::Something {
+                self.call_for_help();
+                idle_since = None;
+                continue;
+            }
+            if let Some((since, work)) = shared.queues.steal(self.index) {
+                self.run(&mut *network, now, since, work, &entered);
+                idle_since = None;
+                continue;
+            }
+            if shared.timers.fire_others(self.index, now) {
+                idle_since = None;
+                continue;
+            }
+            if self.index != 0 && self.look_for_others(networks)? == Found::Something {
+                idle_since = None;
+                continue;
+            }
+            if shared.is_stopping() && network.is_drained(now) {
+                return Ok(());
+            }
+            let since = *idle_since.get_or_insert(now);
+            idle_turn = Some(now);
+            // One that may park looks on until then.
+            let searches = roster.is_some_and(|roster| roster.could_park(self.index) && roster.search().is_some());
+            let spin = match self.idle {
+                Idle::Spin => true,
+                Idle::Adaptive(spin) => now.since(since) < spin,
+                Idle::Block => false,
+            };
+            if spin || searches || others == Found::Contended || !kept {
+                std::hint::spin_loop();
+            } else if let Some(came) = self.sleep(networks, &mut *network, now)? {
+                shared.idled(self.index, came.since(now));
+                idle_turn = None;
+            }
+        }
+    }
+
+    /// The oldest of its own queue; the first core's of the parked ones' too.
+    fn next(&self) -> Option<(Time, Work<J>)> {
+        self.shared.queues.pop(self.index).or_else(|| {
+            let roster = self.shared.roster.get().filter(|_| self.index == 0)?;
+            roster.parked().find_map(|core| self.shared.queues.pop(core))
+        })
+    }
+
+    /// `now`: when the core looked for something to do.
+    fn run<N: Network<Job = J>>(&mut self, network: &mut N, now: Time, since: Time, work: Work<J>, entered: &Entered) {
+        match work {
+            Work::Job(job) => {
+                if let Some(task) = network.run(since, job) {
+                    entered.poll(|| task.run(self.index));
+                }
+            }
+            Work::Task(task) => {
+                budget::turn_came_after(now.since(since));
+                entered.poll(|| task.run(self.index));
+                self.resumed += 1;
+            }
+        }
+        // A task that is no request's has left it.
+        budget::turn_came_after(Nanos::ZERO);
+    }
+
+    fn look<N: Network>(&mut self, network: &mut N) -> io::Result<bool> {
+        self.resumed = 0;
+        Ok(network.poll(None)?.is_some())
+    }
+
+    /// More jobs than this core can begin at once are for those that sleep.
+    fn call_for_help(&self) {
+        if !self.shared.queues.are_empty() {
+            self.shared.parking.wake_another(self.index);
+        }
+    }
+
+    /// Says when what ended the sleep came, if that was a message.
+    fn sleep<N: Network>(&mut self, networks: &[Mutex<N>], network: &mut N, now: Time) -> io::Result<Option<Time>> {
+        self.shared.parking.going_to_sleep(self.index);
+        let mut came = None;
+        let roster = self.shared.roster.get();
+        let is_left = self.index == 0 && roster.is_some_and(Roster::is_left);
+        if self.shared.queues.are_empty() && !is_left {
+            let mut until = network.next_timeout().min(self.shared.timers.next(self.index));
+            if self.index == 0 {
+                until = until.min(self.next_timeout_of_others(networks));
+            }
+            let longest = if self.shared.is_stopping() { STOPPING_SLEEP } else { LONGEST_SLEEP };
+            came = network.poll(Some(Duration::from_nanos(until.since(now).min(longest).0)))?;
+        }
+        self.shared.parking.awake(self.index);
+        Ok(came)
+    }
+
+    // ---- cores that come and go ----
+
+    /// This core has parked: leaves its network to the first core, waits until it is needed, and takes it back.
+    fn rest<'a, N: Network>(
+        &mut self,
+        networks: &'a [Mutex<N>],
+        mut network: MutexGuard<'a, N>,
+    ) -> io::Result<MutexGuard<'a, N>> {
+        let Some(roster) = self.shared.roster.get() else { return Ok(network) };
+        self.shared.parking.set_absent(self.index, true);
+        network.park()?;
+        drop(network);
+        self.leave_to_first(self.index);
+        roster.rest(self.index);
+        self.shared.parking.set_absent(self.index, false);
+        let mut network = lock(&networks[self.index]);
+        network.unpark()?;
+        Ok(network)
+    }
+
+    /// The first core shall look at what is `core`'s.
+    fn leave_to_first(&self, core: usize) {
+        if let Some(roster) = self.shared.roster.get() {
+            roster.leave_to_first(core);
+            self.shared.parking.wake(0);
+        }
+    }
+
+    /// Does for the parked cores what is due whatever the load. Says whether that is done for all of them: another core
+    /// may be at one just now.
+    fn keep_house_for_others<N: Network>(&self, networks: &[Mutex<N>], now: Time) -> bool {
+        let Some(roster) = self.shared.roster.get() else { return true };
+        let mut all = true;
+        for core in roster.parked() {
+            match try_lock(&networks[core]) {
+                Some(mut network) => network.housekeeping(now),
+                None => all = false,
+            }
+            self.shared.timers.fire(core, now);
+        }
+        all
+    }
+
+    /// Looks at the networks of the parked cores.
+    fn look_for_others<N: Network>(&self, networks: &[Mutex<N>]) -> io::Result<Found> {
+        let mut found = Found::Nothing;
+        let Some(roster) = self.shared.roster.get() else { return Ok(found) };
+        for core in roster.parked() {
+            if self.index == 0 {
+                roster.take_left(core);
+            }
+            let Some(mut network) = try_lock(&networks[core]) else {
+                if found == Found::Nothing {
+                    found = Found::Contended;
+                }
+                continue;
+            };
+            let something = network.poll(None)?.is_some();
+            drop(network);
+            if something {
+                found = Found::Something;
+                // There may be more, and what has been read has answers: for the one who comes by again.
+                if self.index != 0 {
+                    self.leave_to_first(core);
+                }
+            }
+        }
+        Ok(found)
+    }
+
+    fn next_timeout_of_others<N: Network>(&self, networks: &[Mutex<N>]) -> Time {
+        let Some(roster) = self.shared.roster.get() else { return Time::NEVER };
+        let next = |core: usize| {
+            let network = try_lock(&networks[core]).map_or(Time::NEVER, |network| network.next_timeout());
+            network.min(self.shared.timers.next(core))
+        };
+        roster.parked().map(next).min().unwrap_or(Time::NEVER)
+    }
+}
+
+/// Locks whatever happened to the core that held it before: the others end in good order, and their networks are whole.
+fn lock<N>(network: &Mutex<N>) -> MutexGuard<'_, N> {
+    network.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn try_lock<N>(network: &Mutex<N>) -> Option<MutexGuard<'_, N>> {
+    match network.try_lock() {
+        Ok(network) => Some(network),
+        Err(TryLockError::Poisoned(poisoned)) => Some(poisoned.into_inner()),
+        Err(TryLockError::WouldBlock) => None,
+    }
+}
+
+/// Asks all cores to end when it goes, unless that is what they have been asked already: a server of which a part has
+/// failed would leave the clients of that part waiting for ever.
+struct LastWill<J>(Arc<Shared<J>>);
+
+impl<J> Drop for LastWill<J> {
+    fn drop(&mut self) {
+        if !self.0.is_stopping() {
+            self.0.stop();
+        }
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use std::convert::Infallible;
+    use std::sync::atomic::AtomicUsize;
+
+    /// A network without messages that counts its looks and follows a script.
+    struct Scripted {
+        clock: Clock,
+        /// Event that comes at the first look that may wait.
+        first: Option<Event>,
+        waits: Arc<AtomicUsize>,
+        /// Waits that it takes until everything owed is done.
+        owes: usize,
+    }
+
+    enum Event {
+        Error,
+        Panic,
+        /// Something that takes this long to read.
+        Message(Nanos),
+    }
+
+    impl Network for Scripted {
+        type Job = Infallible;
+
+        fn housekeeping(&mut self, _: Time) {}
+
+        fn poll(&mut self, wait: Option<Duration>) -> io::Result<Option<Time>> {
+            if wait.is_none() {
+                return Ok(None);
+            }
+            self.waits.fetch_add(1, Ordering::SeqCst);
+            match self.first.take() {
+                Some(Event::Error) => Err(io::Error::other("as asked")),
+                Some(Event::Panic) => panic!("as asked"),
+                Some(Event::Message(span)) => {
+                    let began = self.clock.now();
+                    while self.clock.now().since(began) < span {
+                        std::hint::spin_loop();
+                    }
+                    Ok(Some(began))
+                }
+                None => {
+                    std::thread::sleep(Duration::from_micros(100));
+                    Ok(None)
+                }
+            }
+        }
+
+        fn run(&mut self, _: Time, job: Infallible) -> Option<ReadyTask> {
+            match job {}
+        }
+
+        fn next_timeout(&self) -> Time {
+            Time::NEVER
+        }
+
+        fn is_drained(&mut self, _: Time) -> bool {
+            self.waits.load(Ordering::SeqCst) >= self.owes
+        }
+    }
+
+    fn start(events: Vec<Option<Event>>, owes: usize) -> (Cores<Infallible>, Arc<AtomicUsize>) {
+        let options = Options { cores: events.len(), cpus: Vec::new(), idle: Idle::Block };
+        let clock = Clock::start();
+        let shared = Arc::new(Shared::new(events.len(), clock.clone(), |_| ()));
+        let waits = Arc::new(AtomicUsize::new(0));
+        let network = |first| Scripted { clock: clock.clone(), first, waits: Arc::clone(&waits), owes };
+        let networks: Vec<_> = events.into_iter().map(network).collect();
+        (Cores::start(&options, shared, networks).unwrap(), waits)
+    }
+
+    #[test]
+    fn a_core_that_can_not_go_on_ends_the_others() {
+        for event in [Event::Error, Event::Panic] {
+            let (cores, _) = start(vec![None, Some(event), None], 0);
+            // Nobody asks them to stop.
+            assert!(cores.join().is_err());
+        }
+    }
+
+    #[test]
+    fn cores_that_wait_for_their_end_do_not_spin() {
+        // It owes something until it has waited more often than it may before it is asked to end.
+        let (cores, _) = start(vec![None], 1_000);
+        cores.stop();
+        // A core that does not wait meanwhile never ends.
+        cores.join().unwrap();
+    }
+
+    #[test]
+    fn what_ends_a_sleep_is_work() {
+        let span = Nanos::from_secs(1);
+        let (cores, waits) = start(vec![Some(Event::Message(span))], 0);
+        while waits.load(Ordering::SeqCst) < 2 {
+            std::thread::yield_now();
+        }
+        let (idle, until) = (cores.shared().idle(), cores.shared().clock.now());
+        assert!(idle + span <= until.since(Time::ZERO), "{idle} idle within {until:?}, and {span} of work");
+        cores.stop();
+        cores.join().unwrap();
+    }
+}

@@ -1,0 +1,185 @@
+//! Mutual exclusion.
+
+use super::blocking::block_on;
+use super::guarded::{Alone, Guarded, TakeAlone};
+use super::permits::{Permits, Wait};
+use super::stats::{Kind, LockStats};
+use super::{Congested, Spins, granted};
+use leeward_core::units::Nanos;
+use std::fmt;
+use std::future::Future;
+use std::ops::{Deref, DerefMut};
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+/// A value that one holder has at a time. Taking it when it is free is one compare-and-swap, and so is giving it back
+/// when the line is empty.
+///
+/// ```
+/// use leeward_runtime::locks::{Congested, Mutex};
+///
+/// struct Account { balance: Mutex<i64> }
+///
+/// async fn pay(account: &Account, amount: i64) -> Result<(), Congested> {
+///     // Refused at once if the request can't wait that long: nothing has happened yet.
+///     let mut balance = account.balance.lock_unless_congested().await?;
+///     *balance -= amount;
+///     Ok(())
+/// }
+/// # let account = Account { balance: Mutex::new("balance", 0) };
+/// # pay(&account, 3);
+/// ```
+pub struct Mutex<T: ?Sized> {
+    inner: Guarded<T>,
+}
+
+impl<T> Mutex<T> {
+    /// A mutex around `value`. The name is what a refusal, `leeward top` and reports call it; mutexes of one name share their
+    /// statistics.
+    pub fn new(name: &'static str, value: T) -> Self {
+        Mutex { inner: Guarded::new(Permits::new(name, Kind::Mutex, 1), value) }
+    }
+
+    /// The value, when the mutex is no longer needed.
+    pub fn into_inner(self) -> T {
+        self.inner.into_inner()
+    }
+}
+
+impl<T: ?Sized> Mutex<T> {
+    /// Waits however long it takes: for what must not be dropped.
+    #[inline]
+    pub async fn lock(&self) -> MutexGuard<'_, T> {
+        granted(self.take(Wait::Regardless, Spins::OF_TASKS).await)
+    }
+
+    /// Waits unless the running request's budget would not last.
+    ///
+    /// # Errors
+    /// It would not, or has not when the turn came.
+    #[inline]
+    pub fn lock_unless_congested(&self) -> impl Future<Output = Result<MutexGuard<'_, T>, Congested>> {
+        self.take(Wait::UnlessCongested, Spins::OF_TASKS)
+    }
+
+    /// As [`Mutex::lock`], with the thread waiting.
+    #[inline]
+    pub fn lock_blocking(&self) -> MutexGuard<'_, T> {
+        granted(self.take_blocking(Wait::Regardless))
+    }
+
+    /// As [`Mutex::lock_unless_congested`], with the thread waiting.
+    ///
+    /// # Errors
+    /// The running request's budget would not last, or has not when the turn came.
+    #[inline]
+    pub fn lock_blocking_unless_congested(&self) -> Result<MutexGuard<'_, T>, Congested> {
+        self.take_blocking(Wait::UnlessCongested)
+    }
+
+    /// The value, if it is free.
+    #[inline]
+    pub fn try_lock(&self) -> Option<MutexGuard<'_, T>> {
+        self.inner.try_alone().map(|alone| MutexGuard { alone })
+    }
+
+    /// The value, through the only reference there is.
+    pub fn get_mut(&mut self) -> &mut T {
+        self.inner.get_mut()
+    }
+
+    /// How long the oldest waiter has waited; zero without one.
+    pub fn delay(&self) -> Nanos {
+        self.inner.permits().delay()
+    }
+
+    /// Its name.
+    pub fn name(&self) -> &'static str {
+        self.inner.permits().name()
+    }
+
+    /// Statistics of the mutexes of this name.
+    pub fn stats(&self) -> LockStats {
+        self.inner.permits().stats()
+    }
+
+    #[inline]
+    fn take(&self, wait: Wait, spins: Spins) -> Take<'_, T> {
+        Take(self.inner.take_alone(wait, spins))
+    }
+
+    #[inline]
+    fn take_blocking(&self, wait: Wait) -> Result<MutexGuard<'_, T>, Congested> {
+        match self.try_lock() {
+            Some(guard) => Ok(guard),
+            None => self.wait_blocking(wait),
+        }
+    }
+
+    #[cold]
+    fn wait_blocking(&self, wait: Wait) -> Result<MutexGuard<'_, T>, Congested> {
+        block_on(self.take(wait, Spins::OF_THREADS))
+    }
+}
+
+impl<T: ?Sized + fmt::Debug> fmt::Debug for Mutex<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut debug = f.debug_struct("Mutex");
+        debug.field("name", &self.name());
+        match self.try_lock() {
+            Some(guard) => debug.field("value", &&*guard).finish(),
+            None => debug.finish_non_exhaustive(),
+        }
+    }
+}
+
+/// Waits for the mutex.
+struct Take<'a, T: ?Sized>(TakeAlone<'a, T>);
+
+impl<'a, T: ?Sized> Future for Take<'a, T> {
+    type Output = Result<MutexGuard<'a, T>, Congested>;
+
+    #[inline]
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        Pin::new(&mut self.0).poll(context).map_ok(|alone| MutexGuard { alone })
+    }
+}
+
+/// The value of a [`Mutex`], until it is dropped.
+#[must_use = "the mutex is free again when it is dropped"]
+pub struct MutexGuard<'a, T: ?Sized> {
+    alone: Alone<'a, T>,
+}
+
+impl<'a, T: ?Sized> MutexGuard<'a, T> {
+    /// Waits for the same mutex again.
+    pub(super) async fn lock_again(mutex: &'a Guarded<T>) -> MutexGuard<'a, T> {
+        MutexGuard { alone: granted(mutex.take_alone(Wait::Regardless, Spins::OF_TASKS).await) }
+    }
+
+    pub(super) fn mutex(&self) -> &'a Guarded<T> {
+        self.alone.source()
+    }
+}
+
+impl<T: ?Sized> Deref for MutexGuard<'_, T> {
+    type Target = T;
+
+    #[inline]
+    fn deref(&self) -> &T {
+        &self.alone
+    }
+}
+
+impl<T: ?Sized> DerefMut for MutexGuard<'_, T> {
+    #[inline]
+    fn deref_mut(&mut self) -> &mut T {
+        &mut self.alone
+    }
+}
+
+impl<T: ?Sized + fmt::Debug> fmt::Debug for MutexGuard<'_, T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        (**self).fmt(f)
+    }
+}

@@ -1,0 +1,144 @@
+//! So many at once.
+
+use super::blocking::block_on;
+use super::permits::{Acquire, Denied, Permits, Wait};
+use super::stats::{Kind, LockStats};
+use super::{Congested, Spins, granted};
+use leeward_core::units::Nanos;
+use std::fmt;
+
+/// Lets a number of holders in at once. Waiters are served in order of arrival: a waiter that wants many permits before
+/// one behind it that wants few.
+///
+/// ```
+/// use leeward_runtime::locks::Semaphore;
+///
+/// let disks = Semaphore::new("disks", 2);
+/// let (one, two) = (disks.acquire_blocking(), disks.acquire_blocking());
+/// assert!(disks.try_acquire().is_none());
+/// drop(one);
+/// assert!(disks.try_acquire().is_some());
+/// # drop(two);
+/// ```
+pub struct Semaphore {
+    permits: Permits,
+    all: u64,
+}
+
+impl Semaphore {
+    /// Lets `permits` in at once, 2^32 at most. The name is what a refusal, `leeward top` and reports call it.
+    pub fn new(name: &'static str, permits: u32) -> Self {
+        Semaphore { permits: Permits::new(name, Kind::Semaphore, permits.into()), all: permits.into() }
+    }
+
+    /// Waits for a permit, however long it takes.
+    pub async fn acquire(&self) -> Permit<'_> {
+        self.acquire_many(1).await
+    }
+
+    /// Waits for a permit, unless the running request's budget would not last.
+    ///
+    /// # Errors
+    /// It would not, or has not when the turn came.
+    pub async fn acquire_unless_congested(&self) -> Result<Permit<'_>, Congested> {
+        self.acquire_many_unless_congested(1).await
+    }
+
+    /// Waits for `count` permits at once.
+    ///
+    /// # Panics
+    /// There are not that many, taken ones included.
+    pub async fn acquire_many(&self, count: u32) -> Permit<'_> {
+        granted(self.take(count, Wait::Regardless, Spins::OF_TASKS).await)
+    }
+
+    /// Waits for `count` permits at once, unless the running request's budget would not last.
+    ///
+    /// # Errors
+    /// It would not, or has not when the turn came.
+    ///
+    /// # Panics
+    /// There are not that many, taken ones included.
+    pub async fn acquire_many_unless_congested(&self, count: u32) -> Result<Permit<'_>, Congested> {
+        self.take(count, Wait::UnlessCongested, Spins::OF_TASKS).await
+    }
+
+    /// As [`Semaphore::acquire`], with the thread waiting.
+    pub fn acquire_blocking(&self) -> Permit<'_> {
+        if let Some(permit) = self.try_acquire() {
+            return permit;
+        }
+        granted(block_on(self.take(1, Wait::Regardless, Spins::OF_THREADS)))
+    }
+
+    /// As [`Semaphore::acquire_unless_congested`], with the thread waiting.
+    ///
+    /// # Errors
+    /// The running request's budget would not last, or has not when the turn came.
+    pub fn acquire_blocking_unless_congested(&self) -> Result<Permit<'_>, Congested> {
+        if let Some(permit) = self.try_acquire() {
+            return Ok(permit);
+        }
+        block_on(self.take(1, Wait::UnlessCongested, Spins::OF_THREADS))
+    }
+
+    /// A permit, if one is free and the line is empty.
+    pub fn try_acquire(&self) -> Option<Permit<'_>> {
+        self.permits.try_acquire(1).then(|| Permit { of: self, count: 1 })
+    }
+
+    /// Permits that are free at this moment.
+    pub fn free(&self) -> u64 {
+        self.permits.free()
+    }
+
+    /// How long the oldest waiter has waited; zero without one.
+    pub fn delay(&self) -> Nanos {
+        self.permits.delay()
+    }
+
+    /// Its name.
+    pub fn name(&self) -> &'static str {
+        self.permits.name()
+    }
+
+    /// Statistics of the semaphores of this name.
+    pub fn stats(&self) -> LockStats {
+        self.permits.stats()
+    }
+
+    async fn take(&self, count: u32, wait: Wait, spins: Spins) -> Result<Permit<'_>, Congested> {
+        let count = u64::from(count);
+        assert!(count <= self.all, "{count} permits of {}: this would wait for ever", self.all);
+        match Acquire::new(&self.permits, count, wait, spins.0).await {
+            Ok(()) => Ok(Permit { of: self, count }),
+            Err(Denied::Congested(congested)) => Err(congested),
+            Err(Denied::Closed) => unreachable!("nobody closes a semaphore"),
+        }
+    }
+}
+
+impl fmt::Debug for Semaphore {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Semaphore").field("name", &self.name()).field("free", &self.free()).finish_non_exhaustive()
+    }
+}
+
+/// Permits of a [`Semaphore`], until it is dropped.
+#[must_use = "the permit is returned when it is dropped"]
+pub struct Permit<'a> {
+    of: &'a Semaphore,
+    count: u64,
+}
+
+impl Drop for Permit<'_> {
+    fn drop(&mut self) {
+        self.of.permits.release(self.count);
+    }
+}
+
+impl fmt::Debug for Permit<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Permit").field("of", &self.of.name()).field("count", &self.count).finish()
+    }
+}

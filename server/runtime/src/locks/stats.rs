@@ -1,0 +1,295 @@
+//! Statistics of a lock, in a fixed amount of memory: how often it was taken, waited for, refused, and for how long.
+//! Locks of the same name and kind share their numbers, because the stripes of a table are one lock to a reader who
+//! looks for the contended one.
+
+use leeward_core::units::Nanos;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Kind of a lock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[non_exhaustive]
+pub enum Kind {
+    /// A [`Mutex`](super::Mutex).
+    Mutex,
+    /// An [`RwLock`](super::RwLock), readers and writers together.
+    RwLock,
+    /// A [`Condvar`](super::Condvar): every wait counts as a contended acquisition.
+    Condvar,
+    /// A [`Semaphore`](super::Semaphore).
+    Semaphore,
+    /// A [`channel`](super::channel()): senders that wait for room.
+    Channel,
+    /// A [`Line`](super::Line) in front of something that this crate knows nothing of.
+    Line,
+}
+
+impl Kind {
+    /// In lower case, for people and JSON.
+    pub fn name(self) -> &'static str {
+        match self {
+            Kind::Mutex => "mutex",
+            Kind::RwLock => "rwlock",
+            Kind::Condvar => "condvar",
+            Kind::Semaphore => "semaphore",
+            Kind::Channel => "channel",
+            Kind::Line => "line",
+        }
+    }
+}
+
+/// Buckets of the histogram: bucket `i` holds waits of less than 2^i ns that no bucket before holds, the last one all others
+/// (above 9 minutes).
+pub const BUCKETS: usize = 40;
+
+/// The numbers as they grow. No decision depends on them, so they are relaxed.
+pub(super) struct Counts {
+    pub(super) name: &'static str,
+    pub(super) kind: Kind,
+    uncontended: AtomicU64,
+    contended: AtomicU64,
+    refused: AtomicU64,
+    cancelled: AtomicU64,
+    waited: AtomicU64,
+    longest: AtomicU64,
+    waits: [AtomicU64; BUCKETS],
+}
+
+impl Counts {
+    pub(super) fn new(name: &'static str, kind: Kind) -> Self {
+        Counts {
+            name,
+            kind,
+            uncontended: AtomicU64::new(0),
+            contended: AtomicU64::new(0),
+            refused: AtomicU64::new(0),
+            cancelled: AtomicU64::new(0),
+            waited: AtomicU64::new(0),
+            longest: AtomicU64::new(0),
+            waits: [const { AtomicU64::new(0) }; BUCKETS],
+        }
+    }
+
+    /// Taken so often without waiting.
+    pub(super) fn taken(&self, times: u64) {
+        self.uncontended.fetch_add(times, Ordering::Relaxed);
+    }
+
+    /// Taken after a wait.
+    pub(super) fn waited(&self, span: Nanos) {
+        self.contended.fetch_add(1, Ordering::Relaxed);
+        self.waited.fetch_add(span.0, Ordering::Relaxed);
+        self.longest.fetch_max(span.0, Ordering::Relaxed);
+        let bucket = (u64::BITS - span.0.leading_zeros()) as usize;
+        self.waits[bucket.min(BUCKETS - 1)].fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(super) fn refused(&self) {
+        self.refused.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Gave up waiting.
+    pub(super) fn cancelled(&self) {
+        self.cancelled.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(super) fn read(&self) -> LockStats {
+        let read = |number: &AtomicU64| number.load(Ordering::Relaxed);
+        let contended = read(&self.contended);
+        LockStats {
+            name: self.name,
+            kind: self.kind,
+            acquired: read(&self.uncontended) + contended,
+            contended,
+            refused: read(&self.refused),
+            cancelled: read(&self.cancelled),
+            waited: Nanos(read(&self.waited)),
+            longest: Nanos(read(&self.longest)),
+            waits: self.waits.each_ref().map(read),
+        }
+    }
+}
+
+/// Statistics of the locks of one name and kind since the first of them was made.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct LockStats {
+    /// The name that they were made with.
+    pub name: &'static str,
+    /// Kind of these locks.
+    pub kind: Kind,
+    /// Taken, with or without waiting. Those without are added in batches: up to 63 of each lock may be missing.
+    pub acquired: u64,
+    /// Acquisitions that waited.
+    pub contended: u64,
+    /// Refused, because the request's budget would not have lasted.
+    pub refused: u64,
+    /// Gave up while they waited: the future was dropped.
+    pub cancelled: u64,
+    /// Sum of all waits.
+    pub waited: Nanos,
+    /// The longest wait.
+    pub longest: Nanos,
+    /// How many waited how long, by powers of two: see [`BUCKETS`].
+    pub waits: [u64; BUCKETS],
+}
+
+impl LockStats {
+    /// Statistics since `earlier`, a look at the same locks. The longest wait stays that of all times: those of a part
+    /// of them are not known.
+    pub fn since(&self, earlier: &LockStats) -> LockStats {
+        LockStats {
+            name: self.name,
+            kind: self.kind,
+            acquired: self.acquired.saturating_sub(earlier.acquired),
+            contended: self.contended.saturating_sub(earlier.contended),
+            refused: self.refused.saturating_sub(earlier.refused),
+            cancelled: self.cancelled.saturating_sub(earlier.cancelled),
+            waited: self.waited.saturating_sub(earlier.waited),
+            longest: self.longest,
+            waits: std::array::from_fn(|bucket| self.waits[bucket].saturating_sub(earlier.waits[bucket])),
+        }
+    }
+
+    /// The wait that so large a share (0 to 1) of all that took it did not exceed, those among them that did not wait: as
+    /// exact as [`quantile`](Self::quantile).
+    pub fn quantile_of_all(&self, share: f64) -> Nanos {
+        let at_once = self.acquired.saturating_sub(self.contended);
+        let rank = (self.acquired as f64 * share).ceil();
+        match rank - at_once as f64 {
+            waited if waited > 0.0 && self.contended > 0 => self.quantile(waited / self.contended as f64),
+            _ => Nanos::ZERO,
+        }
+    }
+
+    /// The wait that so large a share (0 to 1) of the waiters did not exceed: the upper end of a bucket, so up to twice
+    /// too much; zero without waiters.
+    pub fn quantile(&self, share: f64) -> Nanos {
+        let all: u64 = self.waits.iter().sum();
+        if all == 0 {
+            return Nanos::ZERO;
+        }
+        let rank = ((all as f64 * share).ceil() as u64).clamp(1, all);
+        let mut seen = 0;
+        for (bucket, count) in self.waits.iter().enumerate() {
+            seen += count;
+            if seen >= rank {
+                return Nanos(1 << bucket).min(self.longest);
+            }
+        }
+        self.longest
+    }
+}
+
+/// A lock's own count of acquisitions without a wait, beside its state so that counting touches no other memory. The
+/// lock adds it to the shared numbers now and then.
+pub(super) struct Uncontended(AtomicU64);
+
+/// Add after this many: a power of two.
+const BATCH: u64 = 64;
+
+impl Uncontended {
+    pub(super) const fn new() -> Self {
+        Uncontended(AtomicU64::new(0))
+    }
+
+    /// Counts one, by the only holder of the lock: a plain addition.
+    #[inline]
+    pub(super) fn add_alone(&self, counts: &Counts) {
+        let count = self.0.load(Ordering::Relaxed) + 1;
+        self.0.store(count, Ordering::Relaxed);
+        Self::report(count, counts);
+    }
+
+    /// Counts one, by one of several holders.
+    #[inline]
+    pub(super) fn add(&self, counts: &Counts) {
+        Self::report(self.0.fetch_add(1, Ordering::Relaxed) + 1, counts);
+    }
+
+    /// At 1, 2, 4, … 64, and from then on every 64: a lock that is rarely taken is seen too.
+    #[inline]
+    fn report(count: u64, counts: &Counts) {
+        if count.is_multiple_of(BATCH) {
+            counts.taken(if count == BATCH { BATCH / 2 } else { BATCH });
+        } else if count < BATCH && count.is_power_of_two() {
+            counts.taken(count - count / 2);
+        }
+    }
+
+    /// Acquisitions that have not been added to the shared numbers yet.
+    pub(super) fn unreported(&self) -> u64 {
+        let count = self.0.load(Ordering::Relaxed);
+        let reported = match count {
+            0 => 0,
+            1..BATCH => 1 << count.ilog2(),
+            _ => count / BATCH * BATCH,
+        };
+        count - reported
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn batches_add_up() {
+        let counts = Counts::new("tested", Kind::Mutex);
+        let own = Uncontended::new();
+        for n in 1..=1_000 {
+            if n % 2 == 0 {
+                own.add(&counts)
+            } else {
+                own.add_alone(&counts)
+            }
+            assert_eq!(counts.read().acquired + own.unreported(), n);
+            assert!(own.unreported() < BATCH);
+        }
+    }
+
+    #[test]
+    fn a_quantile_is_of_those_that_waited() {
+        let counts = Counts::new("tested", Kind::Mutex);
+        counts.taken(1_000);
+        assert_eq!(counts.read().quantile(0.99), Nanos::ZERO);
+        for span in [0, 1, 5, 1_000, 1_000_000] {
+            counts.waited(Nanos(span));
+        }
+        let stats = counts.read();
+        assert_eq!((stats.acquired, stats.contended, stats.waits.iter().sum::<u64>()), (1_005, 5, 5));
+        assert_eq!((stats.waited, stats.longest), (Nanos(1_001_006), Nanos(1_000_000)));
+        assert_eq!(stats.quantile(0.5), Nanos(8));
+        assert_eq!(stats.quantile(1.0), Nanos(1_000_000));
+        counts.waited(Nanos::MAX);
+        assert_eq!(counts.read().waits[BUCKETS - 1], 1);
+    }
+
+    #[test]
+    fn of_all_that_took_it_most_may_not_have_waited() {
+        let counts = Counts::new("tested", Kind::Mutex);
+        assert_eq!(counts.read().quantile_of_all(0.99), Nanos::ZERO);
+        counts.taken(98);
+        counts.waited(Nanos(1_000));
+        counts.waited(Nanos(100_000));
+        let stats = counts.read();
+        assert_eq!([0.5, 0.98, 0.99, 1.0].map(|share| stats.quantile_of_all(share).0), [0, 0, 1_024, 100_000]);
+    }
+
+    #[test]
+    fn what_came_since_is_the_difference() {
+        let counts = Counts::new("tested", Kind::Mutex);
+        counts.taken(10);
+        counts.waited(Nanos(1_000));
+        counts.refused();
+        let earlier = counts.read();
+        counts.taken(5);
+        counts.waited(Nanos(50));
+        counts.refused();
+        counts.cancelled();
+        let since = counts.read().since(&earlier);
+        assert_eq!((since.acquired, since.contended, since.refused, since.cancelled), (6, 1, 1, 1));
+        assert_eq!((since.waited, since.quantile(0.5)), (Nanos(50), Nanos(64)));
+        // A lock that was not there before has nothing to subtract; one that counts anew has nothing left.
+        assert_eq!(earlier.since(&counts.read()).acquired, 0);
+    }
+}

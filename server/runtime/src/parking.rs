@@ -1,0 +1,175 @@
+//! Which cores sleep. A core that goes to sleep says so and then looks at the queues once more; a core that queues
+//! something looks for sleepers afterwards. One of the two sees the other, so no wake-up is lost.
+
+use crate::sync::{AtomicBool, Ordering, Padded, fence};
+
+/// A flag per core, and the means of waking it.
+pub struct Parking {
+    asleep: Vec<Padded<AtomicBool>>,
+    /// Cores that were given back: they are not woken, the first core is in their place.
+    absent: Vec<Padded<AtomicBool>>,
+    wake: Box<dyn Fn(usize) + Send + Sync>,
+}
+
+impl Parking {
+    /// All of so many cores awake. `wake` ends a core's sleep, or keeps it from the next one; any thread may call it.
+    pub fn new(cores: usize, wake: impl Fn(usize) + Send + Sync + 'static) -> Self {
+        let flags = || (0..cores).map(|_| Padded(AtomicBool::new(false))).collect();
+        Parking { asleep: flags(), absent: flags(), wake: Box::new(wake) }
+    }
+
+    /// `core` is about to sleep. It must look for work once more after this, and sleep only if there is none.
+    pub fn going_to_sleep(&self, core: usize) {
+        self.asleep[core].0.store(true, Ordering::Relaxed);
+        // Orders this store before the look at the queues, against the fence in `sleeper`.
+        fence(Ordering::SeqCst);
+    }
+
+    /// `core` does not sleep, or no longer.
+    pub fn awake(&self, core: usize) {
+        self.asleep[core].0.store(false, Ordering::Relaxed);
+    }
+
+    /// A core that sleeps and shall be woken for what `core` has just queued; each sleeper is named once.
+    pub fn sleeper(&self, core: usize) -> Option<usize> {
+        fence(Ordering::SeqCst);
+        let cores = self.asleep.len();
+        (1..cores).map(|step| (core + step) % cores).find(|other| self.claim(*other))
+    }
+
+    /// Wakes one of the others, if one sleeps, for what `core` has just queued for itself.
+    pub fn wake_another(&self, core: usize) {
+        if let Some(sleeper) = self.sleeper(core) {
+            (self.wake)(sleeper);
+        }
+    }
+
+    /// Wakes `core` if it sleeps, for something that only it can do; the first core instead of one that was given back.
+    /// Says whether it did.
+    pub fn wake(&self, core: usize) -> bool {
+        fence(Ordering::SeqCst);
+        let core = if self.absent[core].0.load(Ordering::Relaxed) { 0 } else { core };
+        let claimed = self.claim(core);
+        if claimed {
+            (self.wake)(core);
+        }
+        claimed
+    }
+
+    /// `core` is given back, or is there again. Before it wakes the first core for what it has left, which is after this.
+    pub fn set_absent(&self, core: usize, absent: bool) {
+        self.absent[core].0.store(absent, Ordering::Relaxed);
+        fence(Ordering::SeqCst);
+    }
+
+    /// Wakes every core, asleep or not.
+    pub fn wake_all(&self) {
+        (0..self.asleep.len()).for_each(&self.wake);
+    }
+
+    fn claim(&self, core: usize) -> bool {
+        let flag = &self.asleep[core].0;
+        flag.load(Ordering::Relaxed) && flag.swap(false, Ordering::Relaxed)
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use crate::sync::{Mutex, lock};
+    use std::sync::Arc;
+
+    #[test]
+    fn each_sleeper_is_named_once() {
+        let parking = Parking::new(3, |_| ());
+        assert_eq!(parking.sleeper(0), None);
+        parking.going_to_sleep(2);
+        parking.going_to_sleep(1);
+        assert_eq!(parking.sleeper(0), Some(1));
+        assert_eq!(parking.sleeper(0), Some(2));
+        assert_eq!(parking.sleeper(0), None);
+        parking.going_to_sleep(1);
+        parking.awake(1);
+        assert_eq!(parking.sleeper(0), None);
+    }
+
+    #[test]
+    fn who_sleeps_is_woken_once() {
+        let woken = Arc::new(Mutex::new(Vec::new()));
+        let log = Arc::clone(&woken);
+        let parking = Parking::new(3, move |core| lock(&log).push(core));
+        assert!(!parking.wake(1));
+        parking.going_to_sleep(1);
+        assert!(parking.wake(1) && !parking.wake(1));
+        parking.going_to_sleep(0);
+        parking.wake_another(0);
+        parking.wake_another(2);
+        parking.wake_all();
+        assert_eq!(*lock(&woken), [1, 0, 0, 1, 2]);
+    }
+
+    #[test]
+    fn the_first_core_is_woken_in_the_place_of_one_that_is_not_there() {
+        let woken = Arc::new(Mutex::new(Vec::new()));
+        let log = Arc::clone(&woken);
+        let parking = Parking::new(3, move |core| lock(&log).push(core));
+        parking.set_absent(2, true);
+        assert!(!parking.wake(2));
+        parking.going_to_sleep(0);
+        assert!(parking.wake(2) && !parking.wake(2));
+        parking.set_absent(2, false);
+        parking.going_to_sleep(2);
+        assert!(parking.wake(2));
+        assert_eq!(*lock(&woken), [0, 2]);
+    }
+}
+
+#[cfg(all(test, loom))]
+mod model {
+    use super::*;
+    use crate::queues::RunQueues;
+    use leeward_core::units::Time;
+    use loom::{sync::Arc, thread};
+
+    /// Either the sleeper sees the job, or the thread that queued it sees the sleeper.
+    #[test]
+    fn no_wake_up_is_lost() {
+        loom::model(|| {
+            let queues = Arc::new(RunQueues::new(2));
+            let parking = Arc::new(Parking::new(2, |_| ()));
+            let (other_queues, other_parking) = (Arc::clone(&queues), Arc::clone(&parking));
+            let sleeper = thread::spawn(move || {
+                other_parking.going_to_sleep(1);
+                !other_queues.are_empty()
+            });
+            queues.push(0, Time(1), 'a');
+            let woken = parking.sleeper(0).is_some();
+            let saw_the_job = sleeper.join().unwrap();
+            assert!(woken || saw_the_job);
+        });
+    }
+
+    /// Two other threads queue something for a core that goes to sleep, as wakers and timers do: it sees both, or one of
+    /// them has woken it; and after that it finds whatever is there.
+    #[test]
+    fn a_core_is_woken_by_whoever_comes_first() {
+        loom::model(|| {
+            let queues = Arc::new(RunQueues::new(1));
+            let parking = Arc::new(Parking::new(1, |_| ()));
+            let waker = |now: u64| {
+                let (queues, parking) = (Arc::clone(&queues), Arc::clone(&parking));
+                thread::spawn(move || {
+                    queues.push(0, Time(now), now);
+                    parking.wake(0)
+                })
+            };
+            let wakers = [waker(1), waker(2)];
+            parking.going_to_sleep(0);
+            let saw = !queues.are_empty();
+            let woken = wakers.map(|waker| waker.join().unwrap());
+            assert!(saw || woken.contains(&true));
+            assert!(!woken.iter().all(|woken| *woken), "woken twice from one sleep");
+            assert!(queues.pop(0).is_some() && queues.pop(0).is_some());
+        });
+    }
+}

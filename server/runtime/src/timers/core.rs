@@ -1,0 +1,95 @@
+//! The timers of all cores: each core's own queue, with what it takes to wake that core.
+
+use super::queue::{Key, Set, TimerQueue};
+use crate::clock::Clock;
+use crate::context::{self, Place};
+use crate::parking::Parking;
+use leeward_core::units::Time;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::task::Waker;
+
+/// Outcome of registering a sleep.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Registered {
+    Waits,
+    /// The server has ended.
+    Closed,
+}
+
+/// Timers of a core. Shared by its sleeps, which may be anywhere.
+pub(crate) struct CoreTimers {
+    core: usize,
+    clock: Clock,
+    parking: Arc<Parking>,
+    queue: TimerQueue,
+}
+
+impl CoreTimers {
+    pub(crate) fn now(&self) -> Time {
+        self.clock.now()
+    }
+
+    /// Has `waker` woken at `deadline`. `key` is the timer's, if it has been registered before.
+    pub(crate) fn set(self: &Arc<Self>, key: &mut Option<Key>, deadline: Time, waker: &Waker) -> Registered {
+        match self.queue.set(key, deadline, waker) {
+            Set::Closed => return Registered::Closed,
+            // Elsewhere is another thread, for which the core may be sleeping too long now.
+            Set::First if context::place(self) == Place::Elsewhere => {
+                self.parking.wake(self.core);
+            }
+            Set::First | Set::Later => {}
+        }
+        Registered::Waits
+    }
+
+    pub(crate) fn clear(&self, key: Key) {
+        self.queue.clear(key);
+    }
+}
+
+/// Timers of all cores, with an entry per core.
+pub(crate) struct Timers {
+    cores: Vec<Arc<CoreTimers>>,
+}
+
+impl Timers {
+    pub(crate) fn new(cores: usize, clock: &Clock, parking: &Arc<Parking>) -> Self {
+        let timers = |core| {
+            let (clock, parking) = (clock.clone(), Arc::clone(parking));
+            Arc::new(CoreTimers { core, clock, parking, queue: TimerQueue::new() })
+        };
+        Timers { cores: (0..cores).map(timers).collect() }
+    }
+
+    /// Timers of `core`.
+    pub(crate) fn of(&self, core: usize) -> &Arc<CoreTimers> {
+        &self.cores[core]
+    }
+
+    /// When `core`'s next timer goes off.
+    pub(crate) fn next(&self, core: usize) -> Time {
+        self.cores[core].queue.next()
+    }
+
+    /// Sets `core`'s timers off that are due. Says whether there was any.
+    pub(crate) fn fire(&self, core: usize, now: Time) -> bool {
+        self.cores[core].queue.fire(now, wake)
+    }
+
+    /// Sets off what is due of the next core that has such timers: it is busy, or has ended.
+    pub(crate) fn fire_others(&self, core: usize, now: Time) -> bool {
+        let cores = self.cores.len();
+        (1..cores).any(|step| self.fire((core + step) % cores, now))
+    }
+
+    /// Ends all timers: no core runs any more.
+    pub(crate) fn close(&self) {
+        self.cores.iter().for_each(|core| core.queue.close(wake));
+    }
+}
+
+/// A waker may be of anyone's making; its panic is not the core's.
+fn wake(waker: Waker) {
+    let _ = catch_unwind(AssertUnwindSafe(|| waker.wake()));
+}

@@ -1,0 +1,202 @@
+//! Waiting inside a task: [`sleep`], [`sleep_until`], [`timeout`].
+//!
+//! ```
+//! use leeward_core::units::Nanos;
+//! use leeward_runtime::timers::{Elapsed, sleep, timeout};
+//!
+//! # async fn ask_a_backend() -> u64 { 7 }
+//! async fn with_a_second_chance() -> Result<u64, Elapsed> {
+//!     if let Ok(answer) = timeout(Nanos::from_micros(500), ask_a_backend()).await {
+//!         return Ok(answer);
+//!     }
+//!     sleep(Nanos::from_micros(100)).await;
+//!     timeout(Nanos::from_millis(2), ask_a_backend()).await
+//! }
+//! ```
+//!
+//! **Where.** A sleep belongs to the core that polls the task which makes it, and waits in that core's timer queue. It may
+//! then go anywhere, to other cores and threads. When its server has ended it is over at once. A sleep made by code that
+//! is no task's (a thread of your own, a plain handler, a test) has no core: it asks to be polled again and again until
+//! its time has come, which is right and wastes a CPU. Nothing here panics.
+//!
+//! **When.** Never too early. A core looks at its timers between two tasks, so a sleep lasts longer by what the core was
+//! at; an idle core that is awake takes over for a busy one. A core that sleeps itself is woken by the system, whose
+//! timers are coarser: a millisecond on Linux's epoll. For sleeps of microseconds let the cores spin.
+//!
+//! **How many.** As many as are alive: a sleep that is dropped, or that is over, leaves nothing behind.
+
+mod core;
+mod queue;
+
+pub(crate) use self::core::{CoreTimers, Timers};
+
+use self::core::Registered;
+use self::queue::Key;
+use crate::context;
+use leeward_core::units::{Nanos, Time};
+use std::future::{Future, poll_fn};
+use std::pin::{Pin, pin};
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::{Duration, Instant};
+
+/// A future that had too little time: see [`timeout`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Elapsed;
+
+impl std::fmt::Display for Elapsed {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("took too long")
+    }
+}
+
+impl std::error::Error for Elapsed {}
+
+/// Waits for `span`, from now on.
+pub fn sleep(span: Nanos) -> Sleep {
+    let state = match context::timers() {
+        Some(timers) => State::Waiting { deadline: timers.now() + span, timers, key: None },
+        None => State::Outside(Instant::now().checked_add(Duration::from_nanos(span.0))),
+    };
+    Sleep { state }
+}
+
+/// Waits until the server's clock shows `time`. Code that is no task's has no clock which `time` could mean: there it is
+/// over at once.
+pub fn sleep_until(time: Time) -> Sleep {
+    let state = match context::timers() {
+        Some(timers) => State::Waiting { deadline: time, timers, key: None },
+        None => State::Over,
+    };
+    Sleep { state }
+}
+
+/// Time on the server's clock; `None` for code that is no task's.
+pub fn now() -> Option<Time> {
+    context::timers().map(|timers| timers.now())
+}
+
+/// Gives `future` no longer than `span` from now on. It is looked at first: what is done in time counts, however late the
+/// look.
+///
+/// # Errors
+/// [`Elapsed`], and the future is dropped.
+pub fn timeout<F: Future>(span: Nanos, future: F) -> impl Future<Output = Result<F::Output, Elapsed>> {
+    let mut sleep = sleep(span);
+    async move {
+        let mut future = pin!(future);
+        poll_fn(|context| {
+            if let Poll::Ready(output) = future.as_mut().poll(context) {
+                return Poll::Ready(Ok(output));
+            }
+            Pin::new(&mut sleep).poll(context).map(|()| Err(Elapsed))
+        })
+        .await
+    }
+}
+
+/// See [`sleep`].
+#[must_use = "a sleep waits when it is awaited"]
+pub struct Sleep {
+    state: State,
+}
+
+enum State {
+    Waiting {
+        deadline: Time,
+        timers: Arc<CoreTimers>,
+        /// Its place among the timers since it was first polled.
+        key: Option<Key>,
+    },
+    /// No core's: until this moment; without one it never ends.
+    Outside(Option<Instant>),
+    Over,
+}
+
+impl Future for Sleep {
+    type Output = ();
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
+        let over = match &mut self.state {
+            State::Waiting { deadline, timers, key } => {
+                // Setting it again is right even if it has gone off: another core's clock may be some nanoseconds behind.
+                timers.now() >= *deadline || timers.set(key, *deadline, context.waker()) == Registered::Closed
+            }
+            State::Outside(until) => until.is_some_and(|until| Instant::now() >= until),
+            State::Over => true,
+        };
+        if over {
+            self.end();
+            return Poll::Ready(());
+        }
+        if matches!(self.state, State::Outside(_)) {
+            context.waker().wake_by_ref();
+            std::thread::yield_now();
+        }
+        Poll::Pending
+    }
+}
+
+impl Sleep {
+    fn end(&mut self) {
+        if let State::Waiting { timers, key: Some(key), .. } = std::mem::replace(&mut self.state, State::Over) {
+            timers.clear(key);
+        }
+    }
+}
+
+impl Drop for Sleep {
+    fn drop(&mut self) {
+        self.end();
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use crate::tasks::{current_core, yield_now};
+    use std::future::{pending, ready};
+    use std::task::Waker;
+
+    /// Polls again and again, as a thread with nothing else to do.
+    fn poll_until_ready<F: Future>(future: F) -> F::Output {
+        let mut future = pin!(future);
+        loop {
+            if let Poll::Ready(output) = future.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
+                return output;
+            }
+        }
+    }
+
+    #[test]
+    fn code_that_is_no_tasks_sleeps_too() {
+        let began = Instant::now();
+        poll_until_ready(sleep(Nanos::from_millis(2)));
+        assert!(began.elapsed() >= Duration::from_millis(2));
+        poll_until_ready(sleep(Nanos::ZERO));
+        poll_until_ready(yield_now());
+        assert_eq!(poll_until_ready(timeout(Nanos::MAX, ready(7))), Ok(7));
+        assert_eq!(poll_until_ready(timeout(Nanos::from_micros(10), pending::<()>())), Err(Elapsed));
+    }
+
+    #[test]
+    fn code_that_is_no_tasks_has_neither_core_nor_clock() {
+        assert_eq!((current_core(), now()), (None, None));
+        poll_until_ready(sleep_until(Time::NEVER));
+    }
+
+    #[test]
+    fn a_sleep_asks_to_be_polled_again_where_nothing_else_would() {
+        struct Woken(std::sync::atomic::AtomicBool);
+        impl std::task::Wake for Woken {
+            fn wake(self: Arc<Self>) {
+                self.0.store(true, std::sync::atomic::Ordering::SeqCst);
+            }
+        }
+        let woken = Arc::new(Woken(false.into()));
+        let waker = Waker::from(Arc::clone(&woken));
+        let mut sleep = pin!(sleep(Nanos::MAX));
+        assert!(sleep.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
+        assert!(woken.0.load(std::sync::atomic::Ordering::SeqCst));
+    }
+}

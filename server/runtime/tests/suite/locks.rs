@@ -1,0 +1,529 @@
+//! The locks from outside: order, budgets, cancelling, statistics, and real threads that contend. No test asserts a time.
+
+use leeward_core::budget::Budget;
+use leeward_core::units::Nanos;
+use leeward_runtime::budget;
+use leeward_runtime::locks::{Condvar, Congested, Mutex, RwLock, Semaphore, SendError, Sender, channel};
+use std::future::Future;
+use std::pin::{Pin, pin};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::task::{Context, Poll, Wake, Waker};
+
+/// Counts how often it is called.
+#[derive(Default)]
+struct Counter(AtomicUsize);
+
+impl Wake for Counter {
+    fn wake(self: Arc<Self>) {
+        self.0.fetch_add(1, Ordering::SeqCst);
+    }
+}
+
+/// A future with a waker of its own.
+struct Polled<'a, T> {
+    future: Pin<Box<dyn Future<Output = T> + 'a>>,
+    woken: Arc<Counter>,
+}
+
+impl<'a, T> Polled<'a, T> {
+    fn new(future: impl Future<Output = T> + 'a) -> Self {
+        Polled { future: Box::pin(future), woken: Arc::default() }
+    }
+
+    fn poll(&mut self) -> Poll<T> {
+        let waker = Waker::from(Arc::clone(&self.woken));
+        self.future.as_mut().poll(&mut Context::from_waker(&waker))
+    }
+
+    fn ready(&mut self) -> T {
+        match self.poll() {
+            Poll::Ready(output) => output,
+            Poll::Pending => panic!("it waits"),
+        }
+    }
+
+    fn is_woken(&self) -> bool {
+        self.woken.0.load(Ordering::SeqCst) > 0
+    }
+}
+
+/// As a request that has so much left to spend.
+fn with_budget<T>(left: Nanos, call: impl FnOnce() -> T) -> T {
+    budget::with(Budget::of(left), call).0
+}
+
+fn polled_once<T>(future: impl Future<Output = T>) -> Poll<T> {
+    pin!(future).as_mut().poll(&mut Context::from_waker(Waker::noop()))
+}
+
+/// Until the oldest waiter of it has an age.
+fn let_time_pass(delay: impl Fn() -> Nanos) {
+    while delay() < Nanos(1_000) {
+        std::hint::spin_loop();
+    }
+}
+
+#[test]
+fn guards_go_where_their_values_may() {
+    fn sends<T: Send>(_: &T) {}
+    let mutex = Mutex::new("sent", 1);
+    sends(&mutex.lock());
+    sends(&mutex.lock_unless_congested());
+    sends(&mutex.try_lock().unwrap());
+    let rwlock = RwLock::new("sent", 1);
+    sends(&rwlock.read());
+    sends(&rwlock.write());
+    let (sender, receiver) = channel::<u8>("sent", 1);
+    sends(&sender.send(1));
+    sends(&receiver.recv());
+}
+
+#[test]
+fn waiters_of_a_mutex_are_served_in_order() {
+    let mutex = Mutex::new("order", ());
+    let held = mutex.try_lock().unwrap();
+    let mut waiters: Vec<_> = (0..5).map(|_| Polled::new(mutex.lock())).collect();
+    assert!(waiters.iter_mut().all(|waiter| waiter.poll().is_pending()));
+    drop(held);
+    for next in 0..5 {
+        assert!(waiters[next].is_woken());
+        assert!(waiters[next + 1..].iter().all(|later| !later.is_woken()));
+        // Whoever asks out of turn waits on.
+        for later in &mut waiters[next + 1..] {
+            assert!(later.poll().is_pending());
+        }
+        drop(waiters[next].ready());
+    }
+    assert_eq!(mutex.delay(), Nanos::ZERO);
+}
+
+#[test]
+fn a_waiter_is_overtaken_once() {
+    let mutex = Mutex::new("overtaken", 0);
+    let held = mutex.try_lock().unwrap();
+    let (mut first, mut second) = (Polled::new(mutex.lock()), Polled::new(mutex.lock()));
+    assert!(first.poll().is_pending() && second.poll().is_pending());
+    drop(held);
+    // The first is on its way; the lock is not idle meanwhile.
+    let quicker = mutex.try_lock().unwrap();
+    assert!(first.poll().is_pending());
+    drop(quicker);
+    assert!(mutex.try_lock().is_none(), "it has been handed over");
+    drop(first.ready());
+    drop(second.ready());
+    assert!(mutex.try_lock().is_some());
+}
+
+#[test]
+fn a_dropped_future_leaves_nothing_behind_and_passes_on() {
+    // The one that goes waits in the middle, has been woken, has been handed the lock.
+    for case in 0..3 {
+        let mutex = Mutex::new("cancelled", ());
+        let held = mutex.try_lock().unwrap();
+        let mut waiters: Vec<_> = (0..3).map(|_| Polled::new(mutex.lock())).collect();
+        assert!(waiters.iter_mut().all(|waiter| waiter.poll().is_pending()));
+        match case {
+            0 => {
+                drop(waiters.remove(1));
+                drop(held);
+            }
+            1 => {
+                drop(held);
+                drop(waiters.remove(0));
+            }
+            _ => {
+                drop(held);
+                let quicker = mutex.try_lock().unwrap();
+                assert!(waiters[0].poll().is_pending());
+                drop(quicker);
+                drop(waiters.remove(0));
+            }
+        }
+        for waiter in &mut waiters {
+            assert!(waiter.is_woken(), "{case}");
+            drop(waiter.ready());
+        }
+        assert!(mutex.try_lock().is_some());
+        let stats = mutex.stats();
+        assert_eq!((stats.contended, stats.cancelled), (2, 1));
+    }
+}
+
+#[test]
+fn who_can_not_wait_that_long_is_refused_at_once() {
+    let mutex = Mutex::new("congested", ());
+    let refused = Err(Congested { lock: "congested" });
+    let outcome = |left| with_budget(left, || mutex.lock_blocking_unless_congested().map(drop));
+    // Free: nobody waits for anything.
+    assert_eq!(outcome(Nanos::ZERO), Ok(()));
+    let held = mutex.try_lock().unwrap();
+    assert_eq!(outcome(Nanos::ZERO), refused, "it is not free, and nothing is left to spend");
+    let mut oldest = Polled::new(mutex.lock_unless_congested());
+    assert!(with_budget(Nanos(500), || oldest.poll()).is_pending(), "nobody waits yet");
+    let_time_pass(|| mutex.delay());
+    assert_eq!(outcome(Nanos(10)), refused);
+    let poll = with_budget(Nanos(10), || polled_once(mutex.lock_unless_congested()));
+    assert!(matches!(poll, Poll::Ready(Err(Congested { lock: "congested" }))));
+    // Who asks plainly, who has time, and who is no request waits.
+    assert!(with_budget(Nanos(10), || polled_once(mutex.lock())).is_pending());
+    assert!(with_budget(Nanos::from_secs(1_000), || polled_once(mutex.lock_unless_congested())).is_pending());
+    assert!(polled_once(mutex.lock_unless_congested()).is_pending());
+    drop(held);
+    // Its turn has come too late.
+    assert!(with_budget(Nanos(500), || oldest.ready()).is_err());
+    let stats = mutex.stats();
+    assert_eq!((stats.refused, stats.contended, stats.cancelled), (4, 0, 3));
+    assert_eq!(outcome(Nanos::ZERO), Ok(()));
+}
+
+#[test]
+fn whose_turn_comes_too_late_is_refused_and_the_next_has_it() {
+    let mutex = Mutex::new("late", ());
+    let held = mutex.try_lock().unwrap();
+    let mut hurried = Polled::new(mutex.lock_unless_congested());
+    let mut patient = Polled::new(mutex.lock_unless_congested());
+    let mut plain = Polled::new(mutex.lock());
+    assert!(with_budget(Nanos(500), || hurried.poll()).is_pending());
+    // As good as for ever, and more than clocks can say.
+    assert!(with_budget(Nanos(u64::MAX - 1), || patient.poll()).is_pending());
+    assert!(with_budget(Nanos(500), || plain.poll()).is_pending());
+    let_time_pass(|| mutex.delay());
+    assert!(with_budget(Nanos(500), || hurried.poll()).is_pending(), "nobody's turn has come");
+    drop(held);
+    assert!(hurried.is_woken() && patient.is_woken() && !plain.is_woken());
+    let ((), left) = budget::with(Budget::of(Nanos(500)), || {
+        assert_eq!(hurried.ready().err(), Some(Congested { lock: "late" }));
+    });
+    assert_eq!(left, Budget::of(Nanos::ZERO), "it has waited all the same");
+    drop(patient.ready().unwrap());
+    drop(plain.ready());
+    let stats = mutex.stats();
+    assert_eq!((stats.refused, stats.contended, stats.cancelled), (1, 2, 0));
+    assert!(mutex.try_lock().is_some());
+}
+
+#[test]
+fn readers_pass_a_writer_whose_turn_comes_too_late() {
+    let lock = RwLock::new("late", ());
+    let reads = lock.try_read().unwrap();
+    let also_reads = lock.try_read().unwrap();
+    let mut writer = Polled::new(lock.write_unless_congested());
+    assert!(with_budget(Nanos(500), || writer.poll()).is_pending());
+    let mut reader = Polled::new(lock.read());
+    assert!(reader.poll().is_pending());
+    let_time_pass(|| lock.delay());
+    // One reader that is left would keep the writer waiting, but not other readers.
+    drop(reads);
+    assert!(reader.is_woken());
+    let guard = reader.ready();
+    assert!(writer.ready().is_err());
+    drop((guard, also_reads));
+    assert!(lock.try_write().is_some());
+}
+
+#[test]
+fn waiting_is_charged_and_holding_is_not() {
+    let mutex = Mutex::new("charged", ());
+    let held = mutex.try_lock().unwrap();
+    let enough = Nanos::from_secs(1_000);
+    let ((), left) = budget::with(Budget::of(enough), || {
+        let mut waiting = Polled::new(mutex.lock_unless_congested());
+        assert!(waiting.poll().is_pending());
+        let_time_pass(|| mutex.delay());
+        let delay = mutex.delay();
+        drop(held);
+        let guard = waiting.ready().unwrap();
+        let spent = |budget: Budget| Nanos(enough.0 - budget.remaining().unwrap().0);
+        let waited = spent(budget::current());
+        assert!(waited >= delay);
+        std::thread::sleep(std::time::Duration::from_micros(10));
+        drop(guard);
+        assert_eq!(spent(budget::current()), waited);
+    });
+    assert!(left.remaining().unwrap() < enough);
+    // Never below nothing.
+    let held = mutex.try_lock().unwrap();
+    let ((), left) = budget::with(Budget::of(Nanos(5)), || {
+        let mut waiting = Polled::new(mutex.lock());
+        assert!(waiting.poll().is_pending());
+        let_time_pass(|| mutex.delay());
+        drop(held);
+        drop(waiting.ready());
+    });
+    assert_eq!(left, Budget::of(Nanos::ZERO));
+}
+
+#[test]
+fn readers_share_and_a_writer_is_not_starved() {
+    let lock = RwLock::new("read", 0);
+    let (one, two) = (lock.try_read().unwrap(), lock.try_read().unwrap());
+    let mut writer = Polled::new(lock.write());
+    assert!(writer.poll().is_pending());
+    // Behind the writer, all of them.
+    let mut readers: Vec<_> = (0..3).map(|_| Polled::new(lock.read())).collect();
+    assert!(lock.try_read().is_none());
+    assert!(readers.iter_mut().all(|reader| reader.poll().is_pending()));
+    drop((one, two));
+    let mut written = writer.ready();
+    *written = 7;
+    assert!(readers.iter_mut().all(|reader| reader.poll().is_pending()));
+    drop(written);
+    let guards: Vec<_> = readers.iter_mut().map(Polled::ready).collect();
+    assert!(guards.iter().all(|guard| **guard == 7) && guards.len() == 3);
+    assert!(lock.try_write().is_none());
+    drop(guards);
+    assert!(lock.try_write().is_some());
+}
+
+#[test]
+fn readers_go_on_when_the_writer_before_them_gives_up() {
+    let lock = RwLock::new("gives up", ());
+    let held = lock.try_read().unwrap();
+    let mut writer = Polled::new(lock.write());
+    assert!(writer.poll().is_pending());
+    let mut readers: Vec<_> = (0..2).map(|_| Polled::new(lock.read())).collect();
+    assert!(readers.iter_mut().all(|reader| reader.poll().is_pending()));
+    drop(writer);
+    let guards: Vec<_> = readers.iter_mut().map(Polled::ready).collect();
+    drop((held, guards));
+    assert!(lock.try_write().is_some());
+}
+
+#[test]
+fn a_semaphore_serves_large_wishes_in_their_turn() {
+    let semaphore = Semaphore::new("wishes", 3);
+    let held = semaphore.try_acquire().unwrap();
+    let mut large = Polled::new(semaphore.acquire_many(3));
+    let mut small = Polled::new(semaphore.acquire());
+    assert!(large.poll().is_pending() && small.poll().is_pending() && semaphore.try_acquire().is_none());
+    drop(held);
+    let permit = large.ready();
+    assert!(small.poll().is_pending());
+    drop(permit);
+    drop(small.ready());
+    assert_eq!(semaphore.free(), 3);
+}
+
+#[test]
+fn a_notification_is_not_lost_with_its_waiter() {
+    let (mutex, condvar) = (Mutex::new("changes", 0), Condvar::new("changed"));
+    // Dropped in the line, notified in the line, or on its way to the mutex.
+    for case in 0..3 {
+        let mut first = Polled::new(condvar.wait(mutex.try_lock().unwrap()));
+        assert!(first.poll().is_pending());
+        let mut second = Polled::new(condvar.wait(mutex.try_lock().unwrap()));
+        assert!(second.poll().is_pending());
+        let held = match case {
+            0 => {
+                drop(first);
+                condvar.notify_one();
+                None
+            }
+            1 => {
+                condvar.notify_one();
+                drop(first);
+                None
+            }
+            _ => {
+                let held = mutex.try_lock().unwrap();
+                condvar.notify_one();
+                assert!(first.poll().is_pending());
+                drop(first);
+                Some(held)
+            }
+        };
+        drop(held);
+        assert!(second.is_woken(), "{case}");
+        drop(second.ready());
+        assert!(mutex.try_lock().is_some());
+        assert_eq!(condvar.delay(), Nanos::ZERO);
+    }
+}
+
+#[test]
+fn everyone_is_notified_in_order_and_the_congested_are_refused() {
+    let (mutex, condvar) = (Mutex::new("all", ()), Condvar::new("notified"));
+    let mut waiters = Vec::new();
+    for _ in 0..3 {
+        // One after the other: each gives the mutex back when it is polled first.
+        let mut waiter = Polled::new(condvar.wait(mutex.try_lock().unwrap()));
+        assert!(waiter.poll().is_pending());
+        waiters.push(waiter);
+    }
+    let_time_pass(|| condvar.delay());
+    let outcome = with_budget(Nanos(1), || condvar.wait_blocking_unless_congested(mutex.try_lock().unwrap()).map(drop));
+    assert_eq!(outcome, Err(Congested { lock: "notified" }));
+    assert!(mutex.try_lock().is_some(), "refused, it holds nothing");
+    condvar.notify_all();
+    assert!(waiters.iter().all(Polled::is_woken));
+    for waiter in &mut waiters {
+        drop(waiter.ready());
+    }
+}
+
+#[test]
+fn values_come_in_order_and_end_with_their_senders() {
+    let (sender, receiver) = channel("values", 2);
+    let mut sends: Vec<_> = (0..4).map(|n| Polled::new(sender.send(n))).collect();
+    let sent = sends.iter_mut().filter_map(|send| if send.poll().is_ready() { Some(()) } else { None }).count();
+    assert_eq!(sent, 2);
+    assert_eq!(receiver.try_recv(), Some(0));
+    assert_eq!(receiver.try_recv(), Some(1));
+    assert!(sends[2].poll().is_ready() && sends[3].poll().is_ready());
+    drop(sends);
+    let mut waiting = Polled::new(async { (receiver.recv().await, receiver.recv().await, receiver.recv().await) });
+    assert!(waiting.poll().is_pending());
+    drop(sender);
+    assert_eq!(waiting.ready(), (Some(2), Some(3), None));
+}
+
+#[test]
+fn a_channel_without_receivers_takes_nothing() {
+    let (sender, receiver) = channel("abandoned", 1);
+    let value = Arc::new(());
+    sender.try_send(Arc::clone(&value)).unwrap();
+    let mut waiting = Polled::new(sender.send(Arc::clone(&value)));
+    assert!(waiting.poll().is_pending());
+    drop(receiver);
+    assert!(matches!(waiting.ready(), Err(SendError::Closed(_))));
+    assert!(matches!(sender.try_send(Arc::clone(&value)), Err(SendError::Closed(_))));
+    drop(waiting);
+    assert_eq!(Arc::strong_count(&value), 1);
+}
+
+/// A value under way when the last receiver goes may hold a sender of the same channel, and say good-bye through it.
+#[test]
+fn a_value_that_is_dropped_with_its_channel_may_send() {
+    struct Polite(Option<Sender<Polite>>, Arc<AtomicBool>);
+    impl Drop for Polite {
+        fn drop(&mut self) {
+            if let Some(sender) = self.0.take() {
+                let refused = sender.send_blocking(Polite(None, Arc::clone(&self.1))).is_err();
+                self.1.store(refused, Ordering::SeqCst);
+            }
+        }
+    }
+    let (sender, receiver) = channel("polite", 1);
+    let refused = Arc::new(AtomicBool::new(false));
+    let (last, told) = (sender.clone(), Arc::clone(&refused));
+    sender.try_send(Polite(Some(last), told)).unwrap();
+    let thread = std::thread::spawn(move || drop(receiver));
+    thread.join().unwrap();
+    assert!(refused.load(Ordering::SeqCst));
+}
+
+#[test]
+fn a_channel_refuses_by_the_age_of_what_is_under_way() {
+    let (sender, receiver) = channel("aged", 8);
+    assert!(with_budget(Nanos(10), || sender.send_blocking_unless_congested(1)).is_ok());
+    let_time_pass(|| sender.delay());
+    let refused = with_budget(Nanos(10), || sender.send_blocking_unless_congested(2));
+    assert!(matches!(refused, Err(SendError::Congested(2, Congested { lock: "aged" }))));
+    assert_eq!(receiver.try_recv(), Some(1));
+    assert!(with_budget(Nanos(10), || sender.send_blocking_unless_congested(3)).is_ok());
+    assert_eq!(sender.stats().refused, 1);
+}
+
+#[test]
+fn threads_that_contend_lose_no_turn() {
+    const THREADS: usize = 4;
+    const TIMES: usize = 5_000;
+    let mutex = Mutex::new("contended by threads", 0);
+    let rwlock = RwLock::new("contended by threads", 0);
+    let semaphore = Semaphore::new("contended by threads", 2);
+    let inside = AtomicUsize::new(0);
+    std::thread::scope(|threads| {
+        for _ in 0..THREADS {
+            threads.spawn(|| {
+                for turn in 0..TIMES {
+                    *mutex.lock_blocking() += 1;
+                    if turn % 4 == 0 {
+                        *rwlock.write_blocking() += 1;
+                    } else {
+                        let _ = *rwlock.read_blocking();
+                    }
+                    let _permit = semaphore.acquire_blocking();
+                    assert!(inside.fetch_add(1, Ordering::SeqCst) < 2);
+                    inside.fetch_sub(1, Ordering::SeqCst);
+                }
+            });
+        }
+    });
+    assert_eq!((*mutex.lock_blocking(), *rwlock.read_blocking()), (THREADS * TIMES, THREADS * TIMES / 4));
+    let stats = mutex.stats();
+    assert!(stats.acquired > (THREADS * TIMES) as u64 - 64 && stats.acquired <= (THREADS * TIMES) as u64 + 1);
+    assert_eq!(stats.waits.iter().sum::<u64>(), stats.contended);
+    assert_eq!(semaphore.free(), 2);
+}
+
+/// Some wait for as long as it takes, some are soon too late, some give up: no thread is left waiting, and nothing is
+/// lost.
+#[test]
+fn the_hurried_the_fickle_and_the_patient_get_along() {
+    const THREADS: usize = 6;
+    const TIMES: usize = 3_000;
+    let mutex = Mutex::new("contended by the hurried", 0);
+    let (counted, refused) = (AtomicUsize::new(0), AtomicUsize::new(0));
+    std::thread::scope(|threads| {
+        for thread in 0..THREADS {
+            let (mutex, counted, refused) = (&mutex, &counted, &refused);
+            let add = move |mut guard: leeward_runtime::locks::MutexGuard<'_, usize>| {
+                *guard += 1;
+                counted.fetch_add(1, Ordering::SeqCst);
+                (0..200).for_each(|_| std::hint::spin_loop());
+            };
+            threads.spawn(move || {
+                for turn in 0..TIMES {
+                    match (thread + turn) % 3 {
+                        0 => add(mutex.lock_blocking()),
+                        1 => match with_budget(Nanos(turn as u64 * 7), || mutex.lock_blocking_unless_congested()) {
+                            Ok(guard) => add(guard),
+                            Err(_) => drop(refused.fetch_add(1, Ordering::SeqCst)),
+                        },
+                        _ => {
+                            if let Poll::Ready(guard) = polled_once(mutex.lock()) {
+                                add(guard);
+                            }
+                        }
+                    }
+                }
+            });
+        }
+    });
+    assert_eq!(*mutex.lock_blocking(), counted.load(Ordering::SeqCst));
+    assert_eq!(mutex.stats().refused, refused.load(Ordering::SeqCst) as u64);
+    assert!(counted.load(Ordering::SeqCst) >= THREADS * TIMES / 3);
+    assert_eq!(mutex.delay(), Nanos::ZERO);
+}
+
+#[test]
+fn a_relay_of_threads_and_a_condvar_comes_to_its_end() {
+    const THREADS: usize = 3;
+    const ROUNDS: usize = 500;
+    let (turn, changed) = (Mutex::new("relay", 0), Condvar::new("relay"));
+    let (sender, receiver) = channel("relay", 1);
+    std::thread::scope(|threads| {
+        for me in 0..THREADS {
+            let sender = sender.clone();
+            let (turn, changed) = (&turn, &changed);
+            threads.spawn(move || {
+                for _ in 0..ROUNDS {
+                    let mut holder = turn.lock_blocking();
+                    while *holder % THREADS != me {
+                        holder = changed.wait_blocking(holder);
+                    }
+                    let number = *holder;
+                    *holder += 1;
+                    drop(holder);
+                    changed.notify_all();
+                    sender.send_blocking(number).unwrap();
+                }
+            });
+        }
+        drop(sender);
+        let mut received: Vec<usize> = std::iter::from_fn(|| receiver.recv_blocking()).collect();
+        received.sort_unstable();
+        assert!(received.into_iter().eq(0..THREADS * ROUNDS));
+    });
+}

@@ -1,0 +1,174 @@
+//! Locks against a model, step by step: random arrivals, departures and looks. Waiters are served in order of arrival,
+//! none is left behind, no budget goes below zero, and the statistics add up.
+
+use leeward_core::budget::Budget;
+use leeward_core::units::Nanos;
+use leeward_runtime::budget;
+use leeward_runtime::locks::{Congested, Permit, Semaphore};
+use proptest::prelude::*;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::{Context, Poll, Wake, Waker};
+
+/// Remembers that it was called.
+#[derive(Default)]
+struct Flag(AtomicBool);
+
+impl Wake for Flag {
+    fn wake(self: Arc<Self>) {
+        self.0.store(true, Ordering::SeqCst);
+    }
+}
+
+struct Waiter<'a> {
+    number: u64,
+    count: u32,
+    future: Pin<Box<dyn Future<Output = Result<Permit<'a>, Congested>> + 'a>>,
+    woken: Arc<Flag>,
+}
+
+impl<'a> Waiter<'a> {
+    fn poll(&mut self) -> Poll<Result<Permit<'a>, Congested>> {
+        self.woken.0.store(false, Ordering::SeqCst);
+        let waker = Waker::from(Arc::clone(&self.woken));
+        budget::with(Budget::of(HURRY), || self.future.as_mut().poll(&mut Context::from_waker(&waker))).0
+    }
+}
+
+#[derive(Clone, Debug)]
+enum Step {
+    /// Asks for so many.
+    Ask(u32),
+    /// Asks for one, and not for longer than [`HURRY`].
+    AskHurriedly,
+    /// A holder returns what it has.
+    Return(usize),
+    /// A waiter gives up.
+    GiveUp(usize),
+    /// A waiter looks, woken or not.
+    Look(usize),
+    /// All woken waiters look, until none is woken.
+    Settle,
+}
+
+fn steps() -> impl Strategy<Value = Vec<Step>> {
+    let step = prop_oneof![
+        4 => (1..=PERMITS).prop_map(Step::Ask),
+        2 => Just(Step::AskHurriedly),
+        3 => any::<usize>().prop_map(Step::Return),
+        1 => any::<usize>().prop_map(Step::GiveUp),
+        2 => any::<usize>().prop_map(Step::Look),
+        1 => Just(Step::Settle),
+    ];
+    prop::collection::vec(step, 0..120)
+}
+
+const PERMITS: u32 = 3;
+
+/// About as long as a few steps take, so that some are late and some are not.
+const HURRY: Nanos = Nanos(2_000);
+
+proptest! {
+    #[test]
+    fn nobody_is_overtaken_in_the_line_or_left_in_it(steps in steps()) {
+        let semaphore = Semaphore::new("under test", PERMITS);
+        let mut waiting: Vec<Waiter<'_>> = Vec::new();
+        let mut held: Vec<(u32, Permit<'_>)> = Vec::new();
+        let (mut asked, mut given_up, mut served_waiting, mut refused) = (0u64, 0u64, 0u64, 0u64);
+        for step in steps {
+            match step {
+                Step::Ask(_) | Step::AskHurriedly => {
+                    asked += 1;
+                    let count = if let Step::Ask(count) = step { count } else { 1 };
+                    let asks = &semaphore;
+                    let future = Box::pin(async move {
+                        match step {
+                            Step::Ask(count) => Ok(asks.acquire_many(count).await),
+                            _ => asks.acquire_unless_congested().await,
+                        }
+                    });
+                    let mut waiter = Waiter { number: asked, count, future, woken: Arc::default() };
+                    match waiter.poll() {
+                        Poll::Ready(Ok(permit)) => held.push((count, permit)),
+                        Poll::Ready(Err(_)) => refused += 1,
+                        Poll::Pending => waiting.push(waiter),
+                    }
+                }
+                Step::Return(which) if !held.is_empty() => drop(held.swap_remove(which % held.len())),
+                Step::GiveUp(which) if !waiting.is_empty() => {
+                    drop(waiting.remove(which % waiting.len()));
+                    given_up += 1;
+                }
+                Step::Look(which) if !waiting.is_empty() => {
+                    let place = which % waiting.len();
+                    if let Poll::Ready(outcome) = waiting[place].poll() {
+                        let count = waiting.remove(place).count;
+                        match outcome {
+                            Ok(permit) => {
+                                served_waiting += 1;
+                                held.push((count, permit));
+                            }
+                            Err(_) => refused += 1,
+                        }
+                    }
+                }
+                Step::Settle => {
+                    let mut last = 0;
+                    while let Some(place) = waiting.iter().position(|waiter| waiter.woken.0.load(Ordering::SeqCst)) {
+                        let number = waiting[place].number;
+                        if let Poll::Ready(outcome) = waiting[place].poll() {
+                            prop_assert!(number > last, "{number} is served after {last}");
+                            last = number;
+                            let count = waiting.remove(place).count;
+                            match outcome {
+                                Ok(permit) => {
+                                    served_waiting += 1;
+                                    held.push((count, permit));
+                                }
+                                Err(_) => refused += 1,
+                            }
+                        }
+                    }
+                    // Nobody who could be served still waits: the first of them needs more than there is.
+                    if let Some(first) = waiting.first() {
+                        prop_assert!(u64::from(first.count) > semaphore.free(), "{} of {}", first.count, semaphore.free());
+                    }
+                }
+                _ => {}
+            }
+            let taken: u32 = held.iter().map(|(count, _)| count).sum();
+            prop_assert!(taken <= PERMITS);
+            prop_assert_eq!(semaphore.delay() == Nanos::ZERO || !waiting.is_empty(), true);
+        }
+        // All go, and everything is back.
+        given_up += waiting.len() as u64;
+        drop(waiting);
+        drop(held);
+        prop_assert_eq!(semaphore.free(), u64::from(PERMITS));
+        prop_assert_eq!(semaphore.delay(), Nanos::ZERO);
+        let stats = semaphore.stats();
+        prop_assert_eq!((stats.contended, stats.cancelled, stats.refused), (served_waiting, given_up, refused));
+        prop_assert_eq!(stats.waits.iter().sum::<u64>(), stats.contended);
+        let ended = stats.acquired + stats.cancelled + stats.refused;
+        prop_assert!(ended <= asked && ended + 63 >= asked);
+    }
+
+    /// A budget is never below nothing and never grows, whatever is charged in whatever scopes.
+    #[test]
+    fn a_budget_only_shrinks_and_not_below_zero(whole in 0u64..1_000, charges in prop::collection::vec(0u64..500, 0..20)) {
+        let (seen, left) = budget::with(Budget::of(Nanos(whole)), || {
+            charges.iter().map(|charge| {
+                budget::charge(Nanos(*charge));
+                budget::current().remaining().unwrap().0
+            }).collect::<Vec<_>>()
+        });
+        let mut expected = whole;
+        for (charge, seen) in charges.iter().zip(seen) {
+            expected = expected.saturating_sub(*charge);
+            prop_assert_eq!(seen, expected);
+        }
+        prop_assert_eq!(left, Budget::of(Nanos(expected)));
+    }
+}

@@ -1,0 +1,700 @@
+//! A connection, sans I/O: the client shell of `leeward-control`, a decoder and bytes that wait for the socket.
+
+use std::mem;
+
+use leeward_core::client::{Client, ClientParts, Header, LocalEnd, LocalReason, Outlet};
+use leeward_core::server::{Feedback, Outcome};
+use leeward_core::units::{CreditId, Nanos, Priority, Time};
+
+use super::error::ConnectionError;
+use super::event::{Disconnected, Event, Phase, Welcomed};
+use super::gate::Cap;
+use super::outbox::Outbox;
+use super::slots::Slots;
+use leeward_wire::{
+    Answer, Budget, Call, Cancel, Decoder, Demand, DropReason, Encoder, Frame, Kind, Method, PayloadLimit, Ping, Pong,
+    Regime, Register, RequestId, Side, Timestamp, Version, Welcome,
+};
+
+/// A connection's limits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ConnectionConfig {
+    /// The longest result that this side accepts.
+    pub payload_max: PayloadLimit,
+    /// Bytes that may wait for the socket before calls have to wait, as if the algorithm's gate were closed. One frame
+    /// more may wait, and a few of 64 B.
+    pub output_max: usize,
+    /// Queueing delay that a call may spend at the server, unless it has a budget of its own.
+    pub budget: Budget,
+    /// Version of the protocol. A server that does not speak it ends the connection: see
+    /// [`ConnectionError::refuses_version`].
+    pub version: Version,
+}
+
+impl Default for ConnectionConfig {
+    fn default() -> Self {
+        // Output: about what a default socket buffer takes.
+        ConnectionConfig {
+            payload_max: PayloadLimit::DEFAULT,
+            output_max: 256 * 1024,
+            budget: Budget::UNLIMITED,
+            version: Version::NEWEST,
+        }
+    }
+}
+
+/// Request for [`Connection::submit`].
+#[derive(Clone, Copy, Debug)]
+pub struct Request<'a> {
+    /// Which procedure.
+    pub method: Method,
+    /// Its argument. Copied; kept until it is sent.
+    pub payload: &'a [u8],
+    /// How important it is.
+    pub priority: Priority,
+    /// 64 random bits, for algorithms that decide by chance.
+    pub random: u64,
+}
+
+/// When a request leaves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Leave {
+    /// When the algorithm lets it.
+    WhenAllowed,
+    /// At once, on its reservation.
+    Reserved,
+}
+
+/// The client's side of one connection. `T` is whatever its owner knows a request by.
+///
+/// The owner moves bytes: from the socket through [`Connection::spare`] and [`Connection::received`], to the socket from
+/// [`Connection::output`] and [`Connection::consumed`]. It calls [`Connection::on_timer`] when
+/// [`Connection::next_timeout`] has come. Every method that can end a request takes a function that is told how; each
+/// submitted request ends in exactly one [`Event`], unless it is cancelled. After any of them there may be new output.
+///
+/// Memory is bounded: by the algorithm's queue and its `max_outstanding` (payloads of what waits), by
+/// [`ConnectionConfig::output_max`], and by one frame that is being received.
+pub struct Connection<T> {
+    shell: Client<u32>,
+    decoder: Decoder,
+    link: Link<T>,
+}
+
+/// All but the shell and the decoder, which have to be borrowed apart from it.
+struct Link<T> {
+    config: ConnectionConfig,
+    phase: Phase,
+    error: Option<ConnectionError>,
+    slots: Slots<T>,
+    outbox: Outbox,
+    cap: Cap,
+    /// Limits that the server sets: calls unanswered, and the length of an argument.
+    allowed: u32,
+    /// Calls that the transport lets be unanswered.
+    bound: u32,
+    call_max: PayloadLimit,
+    registered: Option<Time>,
+    welcome: Option<Welcomed>,
+    /// A demand that found no room.
+    owes_demand: bool,
+    /// When a ping left that has not come back.
+    pinged: Option<Time>,
+}
+
+impl<T> Connection<T> {
+    /// A connection about to be made, with an algorithm's client side (`Algorithm::build_client`).
+    pub fn new(parts: ClientParts, config: ConnectionConfig) -> Self {
+        let cap = Cap::new();
+        let half = cap.govern(parts.half);
+        Connection {
+            shell: Client::new(ClientParts { half, config: parts.config }),
+            decoder: decoder(&config),
+            link: Link {
+                config,
+                phase: Phase::Registering,
+                error: None,
+                slots: Slots::new(),
+                outbox: Outbox::new(config.output_max.max(1)),
+                cap,
+                allowed: 1,
+                bound: u32::MAX,
+                call_max: PayloadLimit::MIN,
+                registered: None,
+                welcome: None,
+                owes_demand: false,
+                pinged: None,
+            },
+        }
+    }
+
+    /// The application issues a request. It is sent, waits, or ends here. The identifier is for [`Connection::cancel`].
+    pub fn submit(
+        &mut self,
+        now: Time,
+        token: T,
+        request: &Request<'_>,
+        events: &mut impl FnMut(Event<'_, T>),
+    ) -> Option<RequestId> {
+        self.accept(now, token, request, None, Leave::WhenAllowed, events)
+    }
+
+    /// Sets the permission to send one call aside, for an owner that calls several servers and begins only if all let it:
+    /// [`Connection::submit_reserved`] uses it, [`Connection::release`] gives it back. `false`: nothing may leave now.
+    pub fn reserve(&mut self, now: Time) -> bool {
+        self.link.phase == Phase::Ready && self.shell.reserve(now)
+    }
+
+    /// Gives a reservation back; a call that waits may leave on it.
+    pub fn release(&mut self, now: Time, events: &mut impl FnMut(Event<'_, T>)) {
+        self.shell.release();
+        self.on_timer(now, events);
+    }
+
+    /// Like [`Connection::submit_within`], on a reservation: the request leaves at once.
+    pub fn submit_reserved(
+        &mut self,
+        now: Time,
+        token: T,
+        request: &Request<'_>,
+        budget: Option<Budget>,
+        events: &mut impl FnMut(Event<'_, T>),
+    ) -> Option<RequestId> {
+        self.accept(now, token, request, budget.map(|budget| (budget, now)), Leave::Reserved, events)
+    }
+
+    /// How many requests wait elsewhere for a reservation here: the server is told of them as of those that wait here.
+    pub fn set_waiting_elsewhere(&mut self, now: Time, requests: u32, events: &mut impl FnMut(Event<'_, T>)) {
+        if self.link.phase == Phase::Ready {
+            self.shell.set_waiting_elsewhere(requests, &mut Out { link: &mut self.link, now, events });
+        }
+    }
+
+    /// Like [`Connection::submit`], with a budget of its own: queueing that the request may cause from now on, its wait
+    /// here included.
+    pub fn submit_within(
+        &mut self,
+        now: Time,
+        token: T,
+        request: &Request<'_>,
+        budget: Budget,
+        events: &mut impl FnMut(Event<'_, T>),
+    ) -> Option<RequestId> {
+        self.accept(now, token, request, Some((budget, now)), Leave::WhenAllowed, events)
+    }
+
+    fn accept(
+        &mut self,
+        now: Time,
+        token: T,
+        request: &Request<'_>,
+        budget: Option<(Budget, Time)>,
+        leave: Leave,
+        events: &mut impl FnMut(Event<'_, T>),
+    ) -> Option<RequestId> {
+        let limit = self.link.call_max;
+        let is_over = matches!(self.link.phase, Phase::Draining | Phase::Closed);
+        if leave == Leave::Reserved && (is_over || request.payload.len() > limit.bytes() as usize) {
+            self.shell.release();
+        }
+        if is_over {
+            events(Event::Disconnected { token, at: Disconnected::Waiting });
+            return None;
+        }
+        if request.payload.len() > limit.bytes() as usize {
+            events(Event::TooLong { token, limit });
+            return None;
+        }
+        let (slot, name) = self.link.slots.insert(token, request.method, request.payload, budget);
+        if request.method == Method::STATISTICS {
+            return self.ask(now, slot, events).then_some(name);
+        }
+        let mut out = Out { link: &mut self.link, now, events };
+        match leave {
+            Leave::WhenAllowed => self.shell.submit(now, slot, request.priority, request.random, &mut out),
+            Leave::Reserved => self.shell.submit_reserved(now, slot, request.priority, &mut out),
+        }
+        Some(name)
+    }
+
+    /// Asks about the server, which needs no credit and waits for none. Whether there was room for it.
+    fn ask(&mut self, now: Time, slot: u32, events: &mut impl FnMut(Event<'_, T>)) -> bool {
+        if self.link.outbox.overflows() {
+            if let Some(token) = self.link.slots.remove(slot) {
+                let end = LocalEnd { reason: LocalReason::Overflow, waited: Nanos::ZERO };
+                events(Event::Ended { token, end });
+            }
+            return false;
+        }
+        self.link.register(now, self.shell.demand());
+        self.link.ask(slot, now);
+        true
+    }
+
+    /// The application wants a request no more: its token, and whether it had been sent. There will be no event about
+    /// it. One that waits leaves the queue at once. The server is told of one that was sent, if it speaks version 2; the
+    /// answer is awaited, counted and discarded, for the request holds its credit until then. `None` if it has ended.
+    pub fn cancel(
+        &mut self,
+        now: Time,
+        request: RequestId,
+        events: &mut impl FnMut(Event<'_, T>),
+    ) -> Option<(T, Disconnected)> {
+        let Some(slot) = self.link.slots.waiting(request) else {
+            let token = self.link.slots.abandon(request)?;
+            self.link.tell_cancelled(request);
+            return Some((token, Disconnected::Sent));
+        };
+        let token = self.link.slots.remove(slot)?;
+        self.shell.cancel(now, |waiting| *waiting == slot, &mut Out { link: &mut self.link, now, events });
+        Some((token, Disconnected::Waiting))
+    }
+
+    /// Asks the server for a sign of life, which [`Connection::received`] takes. Whether the question was put: not before
+    /// the welcome, and not while another is open.
+    pub fn ping(&mut self, now: Time) -> bool {
+        let asks = self.link.phase == Phase::Ready && self.link.pinged.is_none() && !self.link.outbox.overflows();
+        if asks {
+            self.link.pinged = Some(now);
+            self.link.append(&Frame::Ping(Ping { timestamp: Timestamp(now.0) }));
+        }
+        asks
+    }
+
+    /// Whether a request submitted now would leave at once: nothing waits, the algorithm's gate is open, the window allows
+    /// it and there is room for it.
+    pub fn would_send(&mut self, now: Time) -> bool {
+        self.link.phase == Phase::Ready && self.shell.would_send(now)
+    }
+
+    /// Calls that the server allows to be unanswered: its newest window. [`u32::MAX`] where windows are advice.
+    pub fn allowed(&self) -> u32 {
+        self.link.allowed
+    }
+
+    /// Time has passed: requests may have expired, a rate limit may allow the next. A spurious call does nothing.
+    pub fn on_timer(&mut self, now: Time, events: &mut impl FnMut(Event<'_, T>)) {
+        if self.link.phase != Phase::Closed {
+            self.shell.on_timer(now, &mut Out { link: &mut self.link, now, events });
+        }
+    }
+
+    /// Lets only so many calls be unanswered, however large the window is: what a transport that has lost something asks for.
+    pub fn restrict(&mut self, now: Time, calls: u32, events: &mut impl FnMut(Event<'_, T>)) {
+        if calls != self.link.bound {
+            let grows = calls > self.link.bound;
+            self.link.bound = calls.max(1);
+            self.link.update_cap();
+            if grows {
+                self.on_timer(now, events);
+            }
+        }
+    }
+
+    /// When [`Connection::on_timer`] wants to be called next; `None` while nothing waits.
+    pub fn next_timeout(&mut self, now: Time) -> Option<Time> {
+        self.shell.next_timeout(now)
+    }
+
+    /// Where the next bytes from the socket go. Empty when the connection is over, and only then, if
+    /// [`Connection::received`] follows each read.
+    pub fn spare(&mut self) -> &mut [u8] {
+        if self.link.phase == Phase::Closed {
+            return &mut [];
+        }
+        self.decoder.spare()
+    }
+
+    /// The first `count` bytes of [`Connection::spare`] have come from the socket.
+    ///
+    /// # Errors
+    /// Why the connection is over, if it is; then everything has ended as [`Event::Disconnected`], and the socket
+    /// should be closed.
+    ///
+    /// # Panics
+    /// If there was no room for as many bytes.
+    pub fn received(
+        &mut self,
+        now: Time,
+        count: usize,
+        events: &mut impl FnMut(Event<'_, T>),
+    ) -> Result<(), ConnectionError> {
+        if let Some(error) = &self.link.error {
+            return Err(error.clone());
+        }
+        self.decoder.filled(count);
+        match self.take_frames(now, events) {
+            Ok(()) => Ok(()),
+            Err(error) => {
+                self.fail(now, error.clone(), events);
+                Err(error)
+            }
+        }
+    }
+
+    fn take_frames(&mut self, now: Time, events: &mut impl FnMut(Event<'_, T>)) -> Result<(), ConnectionError> {
+        let Connection { shell, decoder, link } = self;
+        while let Some(frame) = decoder.next_frame()? {
+            link.take(now, &frame, shell, events)?;
+        }
+        Ok(())
+    }
+
+    /// The socket has come to its end, or has failed.
+    ///
+    /// # Errors
+    /// Why the connection is over, unless this side had asked for it and no answer is missing.
+    pub fn ended(&mut self, now: Time, events: &mut impl FnMut(Event<'_, T>)) -> Result<(), ConnectionError> {
+        if let Some(error) = &self.link.error {
+            return Err(error.clone());
+        }
+        let expected = self.link.phase == Phase::Draining && self.link.slots.in_flight() == 0;
+        let error = match self.decoder.end() {
+            Err(error) => ConnectionError::Wire(error),
+            Ok(()) if expected => ConnectionError::Closed,
+            Ok(()) => ConnectionError::Ended,
+        };
+        self.fail(now, error.clone(), events);
+        if error == ConnectionError::Closed { Ok(()) } else { Err(error) }
+    }
+
+    /// Deregisters the session: waiting calls end, the session's credits are given back, and answers to sent calls
+    /// still come. The socket ends when they have.
+    pub fn deregister(&mut self, now: Time, events: &mut impl FnMut(Event<'_, T>)) {
+        match self.link.phase {
+            Phase::Draining | Phase::Closed => {}
+            Phase::Registering | Phase::Ready => {
+                self.link.register(now, 0);
+                self.link.phase = Phase::Draining;
+                self.link.update_cap();
+                self.end_waiting(now, events);
+                self.link.append(&Frame::Deregister);
+            }
+        }
+    }
+
+    /// This side gives up at once: everything ends, and nothing more is to be sent.
+    pub fn close(&mut self, now: Time, events: &mut impl FnMut(Event<'_, T>)) {
+        if self.link.phase != Phase::Closed {
+            self.fail(now, ConnectionError::Closed, events);
+        }
+    }
+
+    fn fail(&mut self, now: Time, error: ConnectionError, events: &mut impl FnMut(Event<'_, T>)) {
+        // A server that refuses the version has not looked at the call that came with the registration.
+        let at = if error.refuses_version() { Disconnected::Waiting } else { Disconnected::Sent };
+        self.link.phase = Phase::Closed;
+        self.link.error = Some(error);
+        self.link.update_cap();
+        self.link.outbox.discard();
+        self.decoder = decoder(&self.link.config);
+        self.end_waiting(now, events);
+        self.link.slots.take_sent(|token| events(Event::Disconnected { token, at }));
+    }
+
+    fn end_waiting(&mut self, now: Time, events: &mut impl FnMut(Event<'_, T>)) {
+        let slots = &mut self.link.slots;
+        self.shell.close(now, |slot, _| {
+            if let Some(token) = slots.remove(slot) {
+                events(Event::Disconnected { token, at: Disconnected::Waiting });
+            }
+        });
+    }
+
+    /// Bytes for the socket, the registration first.
+    pub fn output(&mut self, now: Time) -> &[u8] {
+        if self.link.phase != Phase::Closed {
+            self.link.register(now, self.shell.demand());
+        }
+        self.link.outbox.waiting()
+    }
+
+    /// The socket has taken the first `count` bytes of [`Connection::output`]. Where calls waited for room, more may
+    /// have been appended.
+    ///
+    /// # Panics
+    /// If there weren't as many.
+    pub fn consumed(&mut self, now: Time, count: usize, events: &mut impl FnMut(Event<'_, T>)) {
+        let was_full = self.link.outbox.is_full();
+        self.link.outbox.consumed(count);
+        if was_full && !self.link.outbox.is_full() {
+            self.link.update_cap();
+            self.on_timer(now, events);
+            let calls = matches!(self.link.phase, Phase::Registering | Phase::Ready);
+            if mem::take(&mut self.link.owes_demand) && calls {
+                self.link.append(&Frame::Demand(Demand { demand: self.shell.demand() }));
+            }
+        }
+    }
+
+    /// Where it is in its life.
+    pub fn phase(&self) -> Phase {
+        self.link.phase
+    }
+
+    /// Why it is over.
+    pub fn error(&self) -> Option<&ConnectionError> {
+        self.link.error.as_ref()
+    }
+
+    /// The server's welcome; `None` before it came.
+    pub fn welcome(&self) -> Option<&Welcomed> {
+        self.link.welcome.as_ref()
+    }
+
+    /// Requests that wait here for permission to leave.
+    pub fn waiting(&self) -> u32 {
+        self.shell.demand()
+    }
+
+    /// Requests sent and not answered.
+    pub fn in_flight(&self) -> u32 {
+        self.link.slots.in_flight()
+    }
+}
+
+impl<T> Link<T> {
+    /// Takes a frame from the server.
+    fn take(
+        &mut self,
+        now: Time,
+        frame: &Frame<'_>,
+        shell: &mut Client<u32>,
+        events: &mut impl FnMut(Event<'_, T>),
+    ) -> Result<(), ConnectionError> {
+        let kind = frame.kind();
+        // "It is the server's first frame (unless that is an `Error`)", and it comes once.
+        if kind != Kind::Error && (kind == Kind::Welcome) == self.welcome.is_some() {
+            return Err(ConnectionError::Unexpected { kind });
+        }
+        match frame {
+            Frame::Welcome(welcome) => self.welcomed(now, welcome, shell, events),
+            Frame::Response(response) => {
+                let (token, trip) = self.answered(now, kind, &response.answer)?;
+                let (round_trip, sojourn) = (trip.time, response.answer.sojourn.nanos());
+                if let Some(token) = token {
+                    events(Event::Completed { token, payload: response.payload, round_trip, sojourn });
+                }
+                self.reply(now, trip, Outcome::Completed, &response.answer, shell, events);
+                Ok(())
+            }
+            Frame::Drop(dropped) => {
+                let (token, trip) = self.answered(now, kind, &dropped.answer)?;
+                let (sojourn, retry_after) = (dropped.answer.sojourn.nanos(), dropped.retry_after.nanos());
+                let round_trip = trip.time;
+                if let Some(token) = token {
+                    let (reason, message) = (dropped.reason, dropped.message);
+                    events(Event::Dropped { token, reason, message, retry_after, round_trip, sojourn });
+                }
+                let outcome = match dropped.reason {
+                    // The client's own wish is no sign of overload.
+                    DropReason::Cancelled => Outcome::Completed,
+                    _ => Outcome::Dropped,
+                };
+                self.reply(now, trip, outcome, &dropped.answer, shell, events);
+                Ok(())
+            }
+            Frame::Failure(failure) => {
+                let (token, trip) = self.answered(now, kind, &failure.answer)?;
+                let (round_trip, sojourn) = (trip.time, failure.answer.sojourn.nanos());
+                if let Some(token) = token {
+                    events(Event::Failed { token, code: failure.code, message: failure.message, round_trip, sojourn });
+                }
+                // It was admitted and executed as far as it went: no sign of overload.
+                self.reply(now, trip, Outcome::Completed, &failure.answer, shell, events);
+                Ok(())
+            }
+            Frame::Credit(credit) => {
+                self.granted(&credit.feedback);
+                shell.on_credit(now, &credit.feedback, &mut Out { link: self, now, events });
+                Ok(())
+            }
+            Frame::Ping(ping) => {
+                if self.outbox.overflows() {
+                    return Err(ConnectionError::Flooded);
+                }
+                self.append(&Frame::Pong(Pong { timestamp: ping.timestamp }));
+                Ok(())
+            }
+            Frame::Pong(pong) => {
+                let sent = self.pinged.take().ok_or(ConnectionError::Unexpected { kind })?;
+                check_echo(kind, sent, pong.timestamp)
+            }
+            Frame::Error(fatal) => {
+                Err(ConnectionError::Server { code: fatal.code, message: fatal.message.as_str().to_string() })
+            }
+            // Only clients send these; the decoder has refused them before.
+            _ => Err(ConnectionError::Unexpected { kind }),
+        }
+    }
+
+    fn welcomed(
+        &mut self,
+        now: Time,
+        welcome: &Welcome,
+        shell: &mut Client<u32>,
+        events: &mut impl FnMut(Event<'_, T>),
+    ) -> Result<(), ConnectionError> {
+        let kind = Kind::Welcome;
+        let sent = self.registered.ok_or(ConnectionError::Unexpected { kind })?;
+        check_echo(kind, sent, welcome.timestamp)?;
+        let Welcome { payload_max, regime, .. } = *welcome;
+        self.welcome = Some(Welcomed { round_trip: now.since(sent), payload_max, regime });
+        self.call_max = payload_max;
+        if self.phase == Phase::Registering {
+            self.phase = Phase::Ready;
+        }
+        self.granted(&welcome.feedback);
+        shell.on_credit(now, &welcome.feedback, &mut Out { link: self, now, events });
+        Ok(())
+    }
+
+    /// The request that an answer ends, unless it was cancelled, and its trip.
+    fn answered(&mut self, now: Time, kind: Kind, answer: &Answer) -> Result<(Option<T>, Trip), ConnectionError> {
+        let unknown = ConnectionError::UnknownRequest { request: answer.request.value() };
+        let (sent, method) = self.slots.sent_at(answer.request).ok_or(unknown.clone())?;
+        check_echo(kind, sent, answer.timestamp)?;
+        let token = self.slots.answered(answer.request).ok_or(unknown)?;
+        Ok((token, Trip { method, time: now.since(sent) }))
+    }
+
+    fn reply(
+        &mut self,
+        now: Time,
+        trip: Trip,
+        outcome: Outcome,
+        answer: &Answer,
+        shell: &mut Client<u32>,
+        events: &mut impl FnMut(Event<'_, T>),
+    ) {
+        self.granted(&answer.feedback);
+        if trip.method == Method::STATISTICS {
+            // It held no credit.
+            return shell.on_credit(now, &answer.feedback, &mut Out { link: self, now, events });
+        }
+        shell.on_reply(now, outcome, trip.time, &answer.feedback, &mut Out { link: self, now, events });
+    }
+
+    /// "The newest window replaces the last one as a whole."
+    fn granted(&mut self, feedback: &Feedback) {
+        let binding = self.welcome.is_some_and(|welcome| welcome.regime != Regime::Open);
+        self.allowed = if binding { feedback.window.0 } else { u32::MAX };
+        self.update_cap();
+    }
+
+    fn update_cap(&mut self) {
+        let open = matches!(self.phase, Phase::Registering | Phase::Ready) && !self.outbox.is_full();
+        self.cap.set(if open { self.allowed.min(self.bound) } else { 0 });
+    }
+
+    fn ask(&mut self, slot: u32, now: Time) {
+        let (request, method, _) = self.slots.call(slot);
+        let question = Frame::Call(Call {
+            request,
+            timestamp: Timestamp(now.0),
+            credit: CreditId::NONE,
+            method,
+            demand: 0,
+            budget: Budget::UNLIMITED,
+            priority: Priority::HIGHEST,
+            payload: &[],
+        });
+        self.append(&question);
+        self.slots.sent(slot, now);
+    }
+
+    /// Tells the server that nobody waits for a call any more. Where there is no room for that, it finds out by its answer.
+    fn tell_cancelled(&mut self, request: RequestId) {
+        let may_speak = matches!(self.phase, Phase::Registering | Phase::Ready);
+        if may_speak && self.config.version >= Kind::Cancel.since() && !self.outbox.overflows() {
+            self.append(&Frame::Cancel(Cancel { request }));
+        }
+    }
+
+    /// Introduces this client, unless that has been done.
+    fn register(&mut self, now: Time, demand: u32) {
+        if self.registered.is_none() {
+            self.registered = Some(now);
+            let payload_max = self.config.payload_max;
+            self.append(&Frame::Register(Register { timestamp: Timestamp(now.0), demand, payload_max }));
+        }
+    }
+
+    fn encoder(&self) -> Encoder {
+        Encoder::new(self.call_max).speaking(self.config.version)
+    }
+
+    fn append(&mut self, frame: &Frame<'_>) {
+        let encoded = self.outbox.append(self.encoder(), frame);
+        debug_assert!(encoded.is_ok(), "only calls have payloads, and theirs were checked");
+        self.update_cap();
+    }
+}
+
+fn decoder(config: &ConnectionConfig) -> Decoder {
+    Decoder::new(Side::Server, config.payload_max).speaking(config.version)
+}
+
+/// Where a request has been: to the server and back.
+#[derive(Clone, Copy)]
+struct Trip {
+    /// The procedure that it asked for.
+    method: Method,
+    time: Nanos,
+}
+
+fn check_echo(kind: Kind, sent: Time, found: Timestamp) -> Result<(), ConnectionError> {
+    if found.0 == sent.0 { Ok(()) } else { Err(ConnectionError::Echo { kind, sent: sent.0, found: found.0 }) }
+}
+
+/// Where the shell's decisions go.
+struct Out<'a, T, F> {
+    link: &'a mut Link<T>,
+    now: Time,
+    events: &'a mut F,
+}
+
+impl<T, F: FnMut(Event<'_, T>)> Outlet<u32> for Out<'_, T, F> {
+    fn send(&mut self, slot: u32, header: Header) {
+        let link = &mut *self.link;
+        link.register(self.now, header.demand);
+        let budget = link.slots.budget(slot, self.now).unwrap_or(link.config.budget);
+        let (request, method, payload) = link.slots.call(slot);
+        let call = Frame::Call(Call {
+            request,
+            timestamp: Timestamp(self.now.0),
+            credit: header.credit,
+            method,
+            demand: header.demand,
+            budget,
+            priority: header.priority,
+            payload,
+        });
+        let encoded = link.outbox.append(link.encoder(), &call);
+        // A payload is checked when it is submitted, and the limit never falls: before the welcome it is the least.
+        debug_assert!(encoded.is_ok(), "{encoded:?}");
+        link.slots.sent(slot, self.now);
+        link.owes_demand = false;
+        link.update_cap();
+    }
+
+    fn end(&mut self, slot: u32, end: LocalEnd) {
+        if let Some(token) = self.link.slots.remove(slot) {
+            (self.events)(Event::Ended { token, end });
+        }
+    }
+
+    fn send_demand(&mut self, demand: u32) {
+        // The registration will say it; while there is no room the newest demand is owed.
+        let link = &mut *self.link;
+        match link.phase {
+            Phase::Registering if link.registered.is_none() => {}
+            Phase::Registering | Phase::Ready if link.outbox.is_full() => link.owes_demand = true,
+            Phase::Registering | Phase::Ready => link.append(&Frame::Demand(Demand { demand })),
+            Phase::Draining | Phase::Closed => {}
+        }
+    }
+}
+
+#[cfg(test)]
+#[path = "tests.rs"]
+mod tests;

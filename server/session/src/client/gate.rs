@@ -1,0 +1,95 @@
+//! Gate of the protocol and the connection's memory in front of an algorithm's own gate: a number of calls that may be
+//! unanswered. It can only close the gate, never open it.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use leeward_core::client::{ClientHalf, Gate, Local, Reply, Submit};
+use leeward_core::server::Feedback;
+use leeward_core::units::{Nanos, Time};
+
+/// The connection's end: how many calls may be unanswered.
+///
+/// The half it governs is owned by the client shell, which the connection owns; the two need one number in common. An
+/// atomic although both are used by one thread at a time: halves must be `Send`.
+#[derive(Debug)]
+pub(super) struct Cap(Arc<AtomicU32>);
+
+impl Cap {
+    /// A cap of one: the call on trust (docs/protocol.md, "Before `Welcome` the window is 1").
+    pub(super) fn new() -> Self {
+        Cap(Arc::new(AtomicU32::new(1)))
+    }
+
+    pub(super) fn set(&self, calls: u32) {
+        self.0.store(calls, Ordering::Relaxed);
+    }
+
+    /// `half`, unable to exceed this cap.
+    pub(super) fn govern(&self, half: Box<dyn ClientHalf>) -> Box<dyn ClientHalf> {
+        Box::new(Governed { half, cap: Arc::clone(&self.0) })
+    }
+}
+
+struct Governed {
+    half: Box<dyn ClientHalf>,
+    cap: Arc<AtomicU32>,
+}
+
+impl ClientHalf for Governed {
+    fn submit(&mut self, event: &Submit) -> Local {
+        self.half.submit(event)
+    }
+
+    fn gate(&mut self, now: Time, outstanding: u32) -> Gate {
+        if outstanding >= self.cap.load(Ordering::Relaxed) {
+            return Gate::Closed;
+        }
+        self.half.gate(now, outstanding)
+    }
+
+    fn patience(&self) -> Nanos {
+        self.half.patience()
+    }
+
+    fn sent(&mut self, now: Time) {
+        self.half.sent(now);
+    }
+
+    fn reply(&mut self, event: &Reply) {
+        self.half.reply(event);
+    }
+
+    fn credit(&mut self, now: Time, feedback: &Feedback) {
+        self.half.credit(now, feedback);
+    }
+
+    fn announces_demand(&self) -> bool {
+        self.half.announces_demand()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    struct Open;
+
+    impl ClientHalf for Open {
+        fn gate(&mut self, _: Time, _: u32) -> Gate {
+            Gate::Open
+        }
+    }
+
+    #[test]
+    fn the_cap_closes_what_the_half_would_open() {
+        let cap = Cap::new();
+        let mut half = cap.govern(Box::new(Open));
+        assert_eq!(half.gate(Time(0), 0), Gate::Open);
+        assert_eq!(half.gate(Time(0), 1), Gate::Closed);
+        cap.set(2);
+        assert_eq!(half.gate(Time(0), 1), Gate::Open);
+        cap.set(0);
+        assert_eq!(half.gate(Time(0), 0), Gate::Closed);
+    }
+}

@@ -1,0 +1,243 @@
+//! The requests that a connection has accepted and not yet ended, by number. A number and a generation make the
+//! identifier on the wire, so an answer that comes twice, or to nothing, is told from a right one without a map.
+
+use leeward_core::units::Time;
+
+use leeward_wire::{Budget, Method, RequestId};
+
+/// Where a request is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Place {
+    Nowhere,
+    Waiting,
+    Sent(Time),
+}
+
+#[derive(Debug)]
+struct Slot<T> {
+    token: Option<T>,
+    /// How often this slot has been freed, modulo 2³².
+    generation: u32,
+    place: Place,
+    method: Method,
+    /// Budget for queueing in all, and the time from which it runs; `None`: the budget that the connection grants every
+    /// call.
+    budget: Option<(Budget, Time)>,
+    /// Kept until the request is sent. Its memory is reused by the next request in the slot.
+    payload: Vec<u8>,
+}
+
+/// A payload's memory is kept for the next request up to this many bytes.
+const KEPT: usize = 4096;
+
+#[derive(Debug)]
+pub(super) struct Slots<T> {
+    slots: Vec<Slot<T>>,
+    free: Vec<u32>,
+    sent: u32,
+}
+
+impl<T> Slots<T> {
+    pub(super) fn new() -> Self {
+        Slots { slots: Vec::new(), free: Vec::new(), sent: 0 }
+    }
+
+    /// Takes a request in; it waits.
+    pub(super) fn insert(
+        &mut self,
+        token: T,
+        method: Method,
+        payload: &[u8],
+        budget: Option<(Budget, Time)>,
+    ) -> (u32, RequestId) {
+        let index = self.free.pop().unwrap_or_else(|| {
+            let (place, payload) = (Place::Nowhere, Vec::new());
+            let fresh = Slot { token: None, generation: 0, place, method, budget, payload };
+            self.slots.push(fresh);
+            // The shell bounds what waits and what is unanswered, so this never comes near 2³².
+            (self.slots.len() - 1) as u32
+        });
+        let slot = &mut self.slots[index as usize];
+        slot.token = Some(token);
+        slot.place = Place::Waiting;
+        slot.method = method;
+        slot.budget = budget;
+        slot.payload.extend_from_slice(payload);
+        (index, identifier(slot.generation, index))
+    }
+
+    /// Parts of a request on its way out.
+    pub(super) fn call(&self, index: u32) -> (RequestId, Method, &[u8]) {
+        let slot = &self.slots[index as usize];
+        (identifier(slot.generation, index), slot.method, &slot.payload)
+    }
+
+    /// The queueing that a request may still cause, if it has a budget of its own.
+    pub(super) fn budget(&self, index: u32, now: Time) -> Option<Budget> {
+        let (budget, since) = self.slots[index as usize].budget?;
+        Some(budget.remaining().map_or(budget, |whole| Budget::of(whole.saturating_sub(now.since(since)))))
+    }
+
+    /// The request has been sent: its payload is not needed any more.
+    pub(super) fn sent(&mut self, index: u32, now: Time) {
+        let slot = &mut self.slots[index as usize];
+        slot.place = Place::Sent(now);
+        forget(&mut slot.payload);
+        self.sent += 1;
+    }
+
+    /// When the request that an answer names was sent, and what it asked for; `None` if it isn't sent and unanswered.
+    pub(super) fn sent_at(&self, request: RequestId) -> Option<(Time, Method)> {
+        let (generation, index) = parts(request);
+        let slot = self.slots.get(index as usize)?;
+        match slot.place {
+            Place::Sent(at) if slot.generation == generation => Some((at, slot.method)),
+            _ => None,
+        }
+    }
+
+    /// The request that an answer names ends with it. Its token, unless it had been abandoned; nothing if it isn't sent
+    /// and unanswered.
+    pub(super) fn answered(&mut self, request: RequestId) -> Option<Option<T>> {
+        self.sent_at(request)?;
+        let (_, index) = parts(request);
+        self.sent -= 1;
+        Some(self.release(index))
+    }
+
+    /// The slot of a request that still waits.
+    pub(super) fn waiting(&self, request: RequestId) -> Option<u32> {
+        let (generation, index) = parts(request);
+        let slot = self.slots.get(index as usize)?;
+        (slot.place == Place::Waiting && slot.generation == generation).then_some(index)
+    }
+
+    /// Abandons a request that was sent: its end is reported to no caller. It keeps its slot until the end.
+    pub(super) fn abandon(&mut self, request: RequestId) -> Option<T> {
+        self.sent_at(request)?;
+        let (_, index) = parts(request);
+        self.slots[index as usize].token.take()
+    }
+
+    /// A waiting request ends here.
+    pub(super) fn remove(&mut self, index: u32) -> Option<T> {
+        self.release(index)
+    }
+
+    /// Ends everything that was sent and not answered.
+    pub(super) fn take_sent(&mut self, mut end: impl FnMut(T)) {
+        for index in 0..self.slots.len() as u32 {
+            if matches!(self.slots[index as usize].place, Place::Sent(_)) {
+                self.sent -= 1;
+                if let Some(token) = self.release(index) {
+                    end(token);
+                }
+            }
+        }
+    }
+
+    /// Requests sent and not answered.
+    pub(super) fn in_flight(&self) -> u32 {
+        self.sent
+    }
+
+    /// Requests whose end a caller awaits.
+    #[cfg(test)]
+    pub(super) fn cared_for(&self) -> u32 {
+        self.slots.iter().filter(|slot| slot.token.is_some()).count() as u32
+    }
+
+    fn release(&mut self, index: u32) -> Option<T> {
+        let slot = &mut self.slots[index as usize];
+        slot.place = Place::Nowhere;
+        slot.generation = slot.generation.wrapping_add(1);
+        forget(&mut slot.payload);
+        self.free.push(index);
+        slot.token.take()
+    }
+}
+
+fn forget(payload: &mut Vec<u8>) {
+    if payload.capacity() > KEPT { *payload = Vec::new() } else { payload.clear() }
+}
+
+fn identifier(generation: u32, index: u32) -> RequestId {
+    let id = (u64::from(generation) << 32) | (u64::from(index) + 1);
+    RequestId::new(id).expect("the low half is at least 1")
+}
+
+/// The generation and the slot. The low half of an identifier which isn't ours may be 0: that names no slot.
+fn parts(request: RequestId) -> (u32, u32) {
+    let id = request.value();
+    ((id >> 32) as u32, (id as u32).wrapping_sub(1))
+}
+
+#[cfg(test)]
+mod tests {
+    use leeward_core::units::Nanos;
+
+    use super::*;
+
+    #[test]
+    fn an_answer_counts_once_and_only_for_what_was_sent() {
+        let mut slots = Slots::new();
+        let (first, id) = slots.insert('a', Method(1), b"x", None);
+        assert_eq!(slots.call(first).0, id);
+        assert_eq!(slots.answered(id), None, "still waiting");
+        slots.sent(first, Time(5));
+        assert_eq!(slots.in_flight(), 1);
+        assert_eq!(slots.sent_at(id).map(|(at, _)| at), Some(Time(5)));
+        assert_eq!(slots.answered(id), Some(Some('a')));
+        assert_eq!(slots.answered(id), None, "a second time");
+
+        // The slot is used again, under another identifier.
+        let (second, _) = slots.insert('b', Method(1), b"y", None);
+        assert_eq!(second, first);
+        let (new_id, _, payload) = slots.call(second);
+        assert_eq!(payload, b"y");
+        slots.sent(second, Time(6));
+        assert_ne!(new_id, id);
+        assert_eq!(slots.answered(id), None, "the old identifier");
+        for stray in [1 << 32, 77, u64::MAX] {
+            assert_eq!(slots.answered(RequestId::new(stray).unwrap()), None);
+        }
+        assert_eq!(slots.answered(new_id), Some(Some('b')));
+    }
+
+    #[test]
+    fn an_abandoned_request_keeps_its_slot_until_the_answer() {
+        let mut slots = Slots::new();
+        let (index, id) = slots.insert('a', Method(1), b"x", None);
+        assert_eq!(slots.abandon(id), None, "not sent yet");
+        assert_eq!(slots.waiting(id), Some(index));
+        slots.sent(index, Time(5));
+        assert_eq!(slots.waiting(id), None);
+        assert_eq!(slots.abandon(id), Some('a'));
+        assert_eq!(slots.abandon(id), None);
+        assert_eq!(slots.in_flight(), 1);
+        assert_eq!(slots.answered(id), Some(None));
+        assert_eq!(slots.answered(id), None);
+        assert_eq!(slots.in_flight(), 0);
+    }
+
+    #[test]
+    fn a_budget_shrinks_with_the_wait_and_is_never_unlimited_by_it() {
+        let mut slots = Slots::new();
+        let budget = Budget::of(Nanos(50));
+        let (index, _) = slots.insert((), Method(1), b"", Some((budget, Time(100))));
+        assert_eq!(slots.budget(index, Time(120)), Some(Budget::of(Nanos(30))));
+        assert_eq!(slots.budget(index, Time(500)), Some(Budget::of(Nanos(1))));
+        let (index, _) = slots.insert((), Method(1), b"", Some((Budget::UNLIMITED, Time(100))));
+        assert_eq!(slots.budget(index, Time(120)), Some(Budget::UNLIMITED));
+        let (index, _) = slots.insert((), Method(1), b"", None);
+        assert_eq!(slots.budget(index, Time(120)), None);
+    }
+
+    #[test]
+    fn long_payloads_give_their_memory_back() {
+        let mut slots = Slots::new();
+        let (index, _) = slots.insert((), Method(0), &[0; 2 * KEPT], None);
+        slots.sent(index, Time(0));
+        assert_eq!(slots.slots[index as usize].payload.capacity(), 0);
+    }
+}

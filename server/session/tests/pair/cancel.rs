@@ -1,0 +1,106 @@
+//! Cancelled calls, and peers of different versions of the protocol.
+
+use crate::support::{Waits, bytes, bytes_in, call, pair, register};
+use leeward_core::units::Nanos;
+use leeward_session::client::{ConnectionConfig, Disconnected};
+use leeward_session::pair::{Ended, Pair, PairConfig, echo};
+use leeward_wire::{Cancel, DropReason, ErrorCode, Frame, RequestId, Version};
+
+/// A server with a worker that takes long, so that calls wait.
+fn slow(newest: Version) -> Pair {
+    let config = PairConfig { newest, ..PairConfig::default() };
+    pair("none", config, echo(Nanos::from_millis(1)))
+}
+
+fn old() -> ConnectionConfig {
+    ConnectionConfig { version: Version::One, ..ConnectionConfig::default() }
+}
+
+#[test]
+fn a_call_that_waits_at_the_server_is_cancelled_before_its_turn() {
+    let mut pair = slow(Version::NEWEST);
+    let client = pair.connect();
+    pair.submit(client, b"the first takes the worker");
+    pair.eventually("it is with the worker", |pair| pair.counts().received == 1);
+    let (unwanted, last) = (pair.submit(client, b"unwanted"), pair.submit(client, b"last"));
+    pair.eventually("both wait at the server", |pair| pair.counts().received == 3);
+    assert!(pair.cancel(client, unwanted));
+    pair.eventually("all have ended", |pair| pair.open_requests(client) == 0);
+    assert_eq!(pair.ended(client, unwanted), Some(&Ended::Cancelled));
+    assert_eq!(pair.ended(client, last), Some(&Ended::Completed(b"last".to_vec())));
+    assert_eq!(pair.cancelled(), 1);
+    let counts = pair.counts();
+    assert_eq!((counts.completed, counts.dropped), (2, 1));
+    // Two turns of the worker instead of three.
+    assert!(pair.now().0 < 2_500_000, "{:?}", pair.now());
+    pair.close(client);
+    pair.is_settled();
+}
+
+#[test]
+fn an_answer_may_cross_its_cancellation() {
+    let mut pair = slow(Version::NEWEST);
+    let client = pair.connect();
+    let request = pair.submit(client, b"x");
+    pair.eventually("the answer is on its way", |pair| pair.counts().completed == 1);
+    assert!(pair.cancel(client, request));
+    let next = pair.submit(client, b"y");
+    pair.eventually("the next has ended", |pair| pair.open_requests(client) == 0);
+    assert_eq!(pair.ended(client, next), Some(&Ended::Completed(b"y".to_vec())));
+    assert_eq!(pair.cancelled(), 0);
+    pair.close(client);
+    pair.is_settled();
+}
+
+#[test]
+fn a_client_of_version_1_is_served_and_cancels_nothing() {
+    let mut pair = slow(Version::NEWEST);
+    let client = pair.connect_with(old());
+    pair.submit(client, b"the first takes the worker");
+    pair.eventually("it is with the worker", |pair| pair.counts().received == 1);
+    let unwanted = pair.submit(client, b"unwanted");
+    pair.eventually("it waits at the server", |pair| pair.counts().received == 2);
+    assert!(pair.cancel(client, unwanted));
+    pair.eventually("both are executed", |pair| pair.counts().completed == 2);
+    assert_eq!(pair.cancelled(), 0);
+    pair.close(client);
+    pair.is_settled();
+}
+
+#[test]
+fn a_server_of_version_1_refuses_the_newest_and_serves_its_own() {
+    let mut pair = slow(Version::One);
+    let client = pair.connect();
+    let trusted = pair.submit(client, b"on trust");
+    pair.eventually("it has ended", |pair| pair.open_requests(client) == 0);
+    // Nothing was executed, so the same may be asked again.
+    assert_eq!(pair.ended(client, trusted), Some(&Ended::Disconnected(Disconnected::Waiting)));
+    assert!(pair.error(client).is_some_and(|error| error.refuses_version()));
+    let client = pair.connect_with(old());
+    let request = pair.submit(client, b"again");
+    pair.run_for(Nanos::from_millis(5));
+    assert_eq!(pair.ended(client, request), Some(&Ended::Completed(b"again".to_vec())));
+}
+
+#[test]
+fn a_stranger_s_cancellations_do_no_harm_and_mixed_versions_are_an_offence() {
+    let second = |frame: &Frame<'_>| bytes_in(Version::Two, frame);
+    let cancel = Frame::Cancel(Cancel { request: RequestId::new(9).unwrap() });
+    let mut pair = slow(Version::NEWEST);
+    let heard = pair.said(
+        &[second(&register()), second(&cancel), second(&call(9, b"x")), second(&cancel), second(&Frame::Deregister)]
+            .concat(),
+    );
+    assert_eq!(heard.len(), 2, "{heard:?}");
+    // The server may have read the second before it began the call.
+    assert!(heard[0].starts_with("Welcome") && !heard[1].starts_with("Error"), "{heard:?}");
+    // Behind the first, it waits for its turn, and is cancelled there.
+    let calls = [second(&call(1, b"x")), second(&call(9, b"x")), second(&cancel), second(&Frame::Deregister)].concat();
+    let heard = pair.said(&[second(&register()), calls].concat());
+    let reason = format!("{:?}", DropReason::Cancelled);
+    assert!(heard.iter().any(|frame| frame.starts_with("Drop") && frame.contains(&reason)), "{heard:?}");
+    let code = format!("{:?}", ErrorCode::Malformed);
+    let heard = pair.said(&[bytes(&register()), second(&call(1, b"x"))].concat());
+    assert!(heard.last().unwrap().contains(&code), "{heard:?}");
+    pair.is_well();
+}

@@ -1,0 +1,111 @@
+//! Mutational fuzzing of both ends: what our client makes of anything that a server may say, and a server of anything that
+//! a client may say. The mutants are those of the wire format's tests, and its corpus is theirs.
+
+use crate::mutants::{hunt, pieces};
+use crate::support::{Waits, bytes_in, choppy, pair};
+use leeward_core::registry::Environment;
+use leeward_core::server::Feedback;
+use leeward_core::units::{Credits, Nanos, Priority, Time};
+use leeward_session::client::{Connection, ConnectionConfig, Event, Phase, Request};
+use leeward_session::pair::{Pair, PairConfig, echo};
+use leeward_testkit::random::Random;
+use leeward_wire::{CreditId, Frame, Method, PayloadLimit, Regime, Register, Timestamp, Version, Welcome};
+use std::cell::RefCell;
+
+/// A welcome that a registration at this time gets, so that what comes after it is looked at too.
+fn welcome(registered: Timestamp, version: Version) -> Vec<u8> {
+    let feedback = Feedback { window: Credits(1), credit: CreditId(0x29), ..Feedback::NONE };
+    let (payload_max, regime) = (PayloadLimit::DEFAULT, Regime::Credits);
+    bytes_in(version, &Frame::Welcome(Welcome { timestamp: registered, feedback, payload_max, regime }))
+}
+
+/// Each request has one end, whatever the server says, and what the client holds is bounded.
+fn client(random: &mut Random, bytes: &[u8]) {
+    let registry = leeward_controllers::builtin();
+    let algorithm = registry.find("breakwater").unwrap();
+    let environment = Environment::new(1, Nanos(10_000), Nanos(200_000));
+    let parts = (algorithm.build_client)(&algorithm.params(&[]).unwrap(), &environment).unwrap();
+    let version = Version::ALL[random.below(2)];
+    let mut connection = Connection::new(parts, ConnectionConfig { version, ..ConnectionConfig::default() });
+    let mut ends = [0_u32; 8];
+    let now = Time(0x0102_0304_0506_0708);
+    let mut submitted = 0;
+    let mut submit = |connection: &mut Connection<usize>, ends: &mut [u32; 8]| {
+        if submitted < ends.len() {
+            let request = Request { method: Method(1), payload: b"x", priority: Priority::HIGHEST, random: 0 };
+            connection.submit(now, submitted, &request, &mut |event: Event<'_, usize>| ends[*event.token()] += 1);
+            submitted += 1;
+        }
+    };
+    submit(&mut connection, &mut ends);
+    let _ = connection.output(now);
+    let mut all = if random.below(4) > 0 { welcome(Timestamp(now.0), version) } else { Vec::new() };
+    // An answer to our first call, as the corpus has one to call 7.
+    let mut aimed = bytes.to_vec();
+    if random.below(2) == 0 && aimed.len() >= 16 {
+        aimed[8..16].copy_from_slice(&1_u64.to_le_bytes());
+    }
+    all.extend(aimed);
+    let pieces = pieces(random);
+    let mut rest = &all[..];
+    for piece in pieces.iter().cycle() {
+        let spare = connection.spare();
+        let count = (*piece).min(rest.len()).min(spare.len());
+        if count == 0 {
+            break;
+        }
+        spare[..count].copy_from_slice(&rest[..count]);
+        rest = &rest[count..];
+        let _ = connection.received(now, count, &mut |event| ends[*event.token()] += 1);
+        submit(&mut connection, &mut ends);
+        assert!(connection.output(now).len() < 512 * 1024);
+    }
+    while submitted_less_than(&ends, submitted) && connection.phase() != Phase::Closed {
+        let _ = connection.ended(now, &mut |event| ends[*event.token()] += 1);
+    }
+    assert!(ends[..submitted].iter().all(|end| *end == 1), "{ends:?}");
+}
+
+fn submitted_less_than(ends: &[u32; 8], submitted: usize) -> bool {
+    ends[..submitted].contains(&0)
+}
+
+#[test]
+fn what_a_client_makes_of_it() {
+    hunt("client", "server", 10_000, client);
+}
+
+/// A server says only what the protocol allows (the books check), comes to an end with every such peer, and serves on.
+fn server(pair: &mut Pair, random: &mut Random, mutant: &[u8]) {
+    let client = pair.connect_raw();
+    if random.below(4) > 0 {
+        let register = Register { timestamp: Timestamp(1), demand: 3, payload_max: PayloadLimit::DEFAULT };
+        pair.say_bytes(client, &bytes_in(Version::ALL[random.below(2)], &Frame::Register(register)));
+    }
+    let mut rest = mutant;
+    for piece in pieces(random).iter().cycle() {
+        let (chunk, others) = rest.split_at((*piece).max(rest.len() / 20).min(rest.len()));
+        if chunk.is_empty() {
+            break;
+        }
+        pair.say_bytes(client, chunk);
+        pair.run_for(Nanos(random.below(20_000) as u64));
+        rest = others;
+    }
+    pair.close(client);
+    while pair.hear(client).is_some() {}
+}
+
+#[test]
+fn what_a_server_makes_of_it() {
+    for controller in ["breakwater", "none", "dagor"] {
+        let config = PairConfig { wire: choppy(), ..PairConfig::default() };
+        let pair = RefCell::new(pair(controller, config, echo(Nanos::from_micros(10))));
+        hunt(&format!("server-{controller}"), "client", 1_500, |random, mutant| {
+            server(&mut pair.borrow_mut(), random, mutant);
+        });
+        let mut pair = pair.into_inner();
+        pair.is_settled();
+        pair.is_well();
+    }
+}

@@ -1,0 +1,21 @@
+//! Both ends of the protocol in virtual time: what clients and servers do to each other, whatever the wire and the other
+//! side do. One module per subject; `support` has what they share. Never here: sockets (server/rpc/tests).
+
+use leeward_session::pair::Faults;
+
+/// The network between the ends: streams. `tests/far` has the same tests over datagrams.
+const DATAGRAMS: Option<Faults> = None;
+
+mod books;
+mod cancel;
+mod client;
+mod crowd;
+mod enforcement;
+mod faults;
+mod fuzz;
+#[path = "../../../wire/tests/wire/mutants.rs"]
+mod mutants;
+mod order;
+mod support;
+mod swarm;
+mod words;

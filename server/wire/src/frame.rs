@@ -1,0 +1,428 @@
+//! Frames as types: what each kind says, and how it fits into a header. A value that exists can be encoded, except
+//! for a payload that is too long.
+
+use leeward_core::server::Feedback;
+use leeward_core::units::{CreditId, Credits, Priority};
+
+use super::code::{DropReason, ErrorCode, FailureCode, Regime};
+use super::error::WireError;
+use super::header::{Field, HEADER_LEN, Kind, Version, Words};
+use super::value::{Budget, MESSAGE_MAX, Message, Method, Nanos32, PayloadLimit, RequestId, Timestamp};
+
+/// Everything that travels. Payloads are borrowed from wherever the bytes lie.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Frame<'a> {
+    /// Client to server, first frame of a connection.
+    Register(Register),
+    /// Server to client: the session exists.
+    Welcome(Welcome),
+    /// Client to server: a request.
+    Call(Call<'a>),
+    /// Server to client: its result.
+    Response(Response<'a>),
+    /// Server to client: it was rejected.
+    Drop(Dropped<'a>),
+    /// Server to client: it was admitted and has no result.
+    Failure(Failure<'a>),
+    /// Server to client: a window that nothing else could carry.
+    Credit(Credit),
+    /// Client to server: a demand that no call could carry.
+    Demand(Demand),
+    /// Client to server: no more calls will come.
+    Deregister,
+    /// Either way: answer with the same timestamp.
+    Ping(Ping),
+    /// Either way: the answer.
+    Pong(Pong),
+    /// Server to client: why it closes the connection.
+    Error(Fatal<'a>),
+    /// Client to server: nobody waits for a call any more.
+    Cancel(Cancel),
+}
+
+/// A client introduces itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Register {
+    /// The client's clock, echoed in the [`Welcome`].
+    pub timestamp: Timestamp,
+    /// Requests that wait at the client.
+    pub demand: u32,
+    /// The longest response that the client accepts.
+    pub payload_max: PayloadLimit,
+}
+
+/// The session exists.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Welcome {
+    /// Echo of the client's clock.
+    pub timestamp: Timestamp,
+    /// The first window and threshold, and the name of this grant.
+    pub feedback: Feedback,
+    /// The longest call that the server accepts.
+    pub payload_max: PayloadLimit,
+    /// Meaning of windows in this session.
+    pub regime: Regime,
+}
+
+/// A request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Call<'a> {
+    /// Names it until it is answered; unique among the unanswered calls of its connection.
+    pub request: RequestId,
+    /// The client's clock, echoed in the answer.
+    pub timestamp: Timestamp,
+    /// The newest grant that the client knows.
+    pub credit: CreditId,
+    /// Method to call.
+    pub method: Method,
+    /// Requests that wait behind it at the client.
+    pub demand: u32,
+    /// Queueing delay that it may still spend.
+    pub budget: Budget,
+    /// How important it is.
+    pub priority: Priority,
+    /// Its argument.
+    pub payload: &'a [u8],
+}
+
+/// Fields of every answer, whatever became of the request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Answer {
+    /// The call that it answers.
+    pub request: RequestId,
+    /// Echo of the client's clock.
+    pub timestamp: Timestamp,
+    /// The window, the name of this grant, the threshold and what the algorithm adds.
+    pub feedback: Feedback,
+    /// How long the server had the request, from its packet's arrival to this answer's departure. The rest of the round
+    /// trip is the network's.
+    pub sojourn: Nanos32,
+}
+
+/// A result.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Response<'a> {
+    /// Fields of every answer.
+    pub answer: Answer,
+    /// The result.
+    pub payload: &'a [u8],
+}
+
+/// A rejection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Dropped<'a> {
+    /// Fields of every answer.
+    pub answer: Answer,
+    /// Why.
+    pub reason: DropReason,
+    /// Details for people: the lock's name for [`DropReason::Lock`]; empty most of the time.
+    pub message: Message<'a>,
+    /// A hint not to send anything for so long; zero is no hint.
+    pub retry_after: Nanos32,
+}
+
+/// An admitted request without a result.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Failure<'a> {
+    /// Fields of every answer.
+    pub answer: Answer,
+    /// Why.
+    pub code: FailureCode,
+    /// Why, for people.
+    pub message: Message<'a>,
+}
+
+/// A window on its own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Credit {
+    /// The window, the name of this grant, the threshold and what the algorithm adds.
+    pub feedback: Feedback,
+}
+
+/// A demand on its own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Demand {
+    /// Requests that wait at the client.
+    pub demand: u32,
+}
+
+/// A question for a sign of life.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Ping {
+    /// The asker's clock.
+    pub timestamp: Timestamp,
+}
+
+/// A sign of life.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Pong {
+    /// Echo of the asker's clock.
+    pub timestamp: Timestamp,
+}
+
+/// The server's last word.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Fatal<'a> {
+    /// Why it closes the connection.
+    pub code: ErrorCode,
+    /// Why, for people.
+    pub message: Message<'a>,
+}
+
+/// A call that nobody waits for any more. It is answered all the same.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Cancel {
+    /// The call.
+    pub request: RequestId,
+}
+
+impl<'a> Frame<'a> {
+    /// Kind of the frame.
+    #[inline]
+    pub const fn kind(&self) -> Kind {
+        match self {
+            Frame::Register(_) => Kind::Register,
+            Frame::Welcome(_) => Kind::Welcome,
+            Frame::Call(_) => Kind::Call,
+            Frame::Response(_) => Kind::Response,
+            Frame::Drop(_) => Kind::Drop,
+            Frame::Failure(_) => Kind::Failure,
+            Frame::Credit(_) => Kind::Credit,
+            Frame::Demand(_) => Kind::Demand,
+            Frame::Deregister => Kind::Deregister,
+            Frame::Ping(_) => Kind::Ping,
+            Frame::Pong(_) => Kind::Pong,
+            Frame::Error(_) => Kind::Error,
+            Frame::Cancel(_) => Kind::Cancel,
+        }
+    }
+
+    /// The version that brought what it says.
+    #[inline]
+    pub const fn since(&self) -> Version {
+        match self {
+            Frame::Drop(Dropped { reason: DropReason::Cancelled, .. }) => Version::Two,
+            _ => self.kind().since(),
+        }
+    }
+
+    /// The bytes that follow the header: the argument, the result or the message; empty for all other kinds.
+    #[inline]
+    pub fn payload(&self) -> &'a [u8] {
+        match self {
+            Frame::Call(call) => call.payload,
+            Frame::Response(response) => response.payload,
+            Frame::Drop(dropped) => dropped.message.as_str().as_bytes(),
+            Frame::Failure(failure) => failure.message.as_str().as_bytes(),
+            Frame::Error(fatal) => fatal.message.as_str().as_bytes(),
+            _ => &[],
+        }
+    }
+
+    /// Bytes that it takes on the wire, header included.
+    #[inline]
+    pub fn encoded_len(&self) -> usize {
+        HEADER_LEN + self.payload().len()
+    }
+
+    /// Its header, with `payload_len` bytes to follow.
+    #[inline]
+    pub(super) fn words(&self, version: Version, payload_len: u32) -> Words {
+        let words = Words::new(version, self.kind(), payload_len);
+        match self {
+            Frame::Register(register) => words
+                .with(Field::Timestamp, register.timestamp.0)
+                .with(Field::PayloadMax, register.payload_max.bytes().into())
+                .with(Field::Demand, register.demand.into()),
+            Frame::Welcome(welcome) => granted(words, &welcome.feedback)
+                .with(Field::Timestamp, welcome.timestamp.0)
+                .with(Field::PayloadMax, welcome.payload_max.bytes().into())
+                .with(Field::Code, welcome.regime.number().into()),
+            Frame::Call(call) => words
+                .with(Field::RequestId, call.request.value())
+                .with(Field::Timestamp, call.timestamp.0)
+                .with(Field::CreditId, call.credit.0)
+                .with(Field::Method, call.method.0.into())
+                .with(Field::Demand, call.demand.into())
+                .with(Field::Budget, call.budget.wire().into())
+                .with(Field::Priority, call.priority.level().into()),
+            Frame::Response(response) => answered(words, &response.answer),
+            Frame::Drop(dropped) => answered(words, &dropped.answer)
+                .with(Field::RetryAfter, dropped.retry_after.0.into())
+                .with(Field::Code, dropped.reason.number().into()),
+            Frame::Failure(failure) => answered(words, &failure.answer).with(Field::Code, failure.code.number().into()),
+            Frame::Credit(credit) => granted(words, &credit.feedback),
+            Frame::Demand(demand) => words.with(Field::Demand, demand.demand.into()),
+            Frame::Deregister => words,
+            Frame::Ping(Ping { timestamp }) | Frame::Pong(Pong { timestamp }) => {
+                words.with(Field::Timestamp, timestamp.0)
+            }
+            Frame::Error(fatal) => words.with(Field::Code, fatal.code.number().into()),
+            Frame::Cancel(Cancel { request }) => words.with(Field::RequestId, request.value()),
+        }
+    }
+
+    /// The frame of `kind` that a header and its payload say. An empty payload checks the header alone.
+    #[inline]
+    pub(super) fn read(kind: Kind, words: &Words, payload: &'a [u8]) -> Result<Self, WireError> {
+        if let Some(field) = words.stray(kind) {
+            return Err(WireError::NotZero { kind, field });
+        }
+        let reader = Reader { kind, words };
+        Ok(match kind {
+            Kind::Register => Frame::Register(Register {
+                timestamp: reader.timestamp(),
+                payload_max: reader.payload_max()?,
+                demand: words.value_u32(Field::Demand),
+            }),
+            Kind::Welcome => Frame::Welcome(Welcome {
+                timestamp: reader.timestamp(),
+                payload_max: reader.payload_max()?,
+                feedback: reader.feedback()?,
+                regime: reader.code(Regime::from_number)?,
+            }),
+            Kind::Call => Frame::Call(Call {
+                request: reader.request()?,
+                timestamp: reader.timestamp(),
+                credit: reader.credit(),
+                method: Method(words.value_u32(Field::Method)),
+                demand: words.value_u32(Field::Demand),
+                budget: Budget::from_wire(words.value_u32(Field::Budget)),
+                priority: reader.priority(Field::Priority)?,
+                payload,
+            }),
+            Kind::Response => Frame::Response(Response { answer: reader.answer()?, payload }),
+            Kind::Drop => Frame::Drop(Dropped {
+                answer: reader.answer()?,
+                retry_after: Nanos32(words.value_u32(Field::RetryAfter)),
+                reason: reader.reason()?,
+                message: reader.message(payload)?,
+            }),
+            Kind::Failure => Frame::Failure(Failure {
+                answer: reader.answer()?,
+                code: reader.code(FailureCode::from_number)?,
+                message: reader.message(payload)?,
+            }),
+            Kind::Credit => Frame::Credit(Credit { feedback: reader.feedback()? }),
+            Kind::Demand => Frame::Demand(Demand { demand: words.value_u32(Field::Demand) }),
+            Kind::Deregister => Frame::Deregister,
+            Kind::Ping => Frame::Ping(Ping { timestamp: reader.timestamp() }),
+            Kind::Pong => Frame::Pong(Pong { timestamp: reader.timestamp() }),
+            Kind::Error => {
+                Frame::Error(Fatal { code: reader.code(ErrorCode::from_number)?, message: reader.message(payload)? })
+            }
+            Kind::Cancel => Frame::Cancel(Cancel { request: reader.request()? }),
+        })
+    }
+}
+
+/// The payload that one `kind` frame may have, in bytes, where the receiver accepts `limit` in calls and responses.
+#[inline]
+pub(super) const fn payload_max(kind: Kind, limit: PayloadLimit) -> u32 {
+    match kind {
+        Kind::Call | Kind::Response => limit.bytes(),
+        Kind::Drop | Kind::Failure | Kind::Error => MESSAGE_MAX as u32,
+        _ => 0,
+    }
+}
+
+#[inline]
+fn granted(words: Words, feedback: &Feedback) -> Words {
+    words
+        .with(Field::CreditId, feedback.credit.0)
+        .with(Field::Custom, feedback.custom)
+        .with(Field::Window, feedback.window.0.into())
+        .with(Field::Threshold, feedback.threshold.level().into())
+}
+
+#[inline]
+fn answered(words: Words, answer: &Answer) -> Words {
+    granted(words, &answer.feedback)
+        .with(Field::RequestId, answer.request.value())
+        .with(Field::Timestamp, answer.timestamp.0)
+        .with(Field::Sojourn, answer.sojourn.0.into())
+}
+
+/// Reads the fields that several kinds have. Where more than one is wrong, the first in the header is reported.
+struct Reader<'w> {
+    kind: Kind,
+    words: &'w Words,
+}
+
+impl Reader<'_> {
+    #[cold]
+    fn wrong(&self, field: Field) -> WireError {
+        WireError::Value { kind: self.kind, field, value: self.words.value(field) }
+    }
+
+    #[inline]
+    fn timestamp(&self) -> Timestamp {
+        Timestamp(self.words.value(Field::Timestamp))
+    }
+
+    #[inline]
+    fn credit(&self) -> CreditId {
+        CreditId(self.words.value(Field::CreditId))
+    }
+
+    #[inline]
+    fn request(&self) -> Result<RequestId, WireError> {
+        RequestId::new(self.words.value(Field::RequestId)).ok_or_else(|| self.wrong(Field::RequestId))
+    }
+
+    #[inline]
+    fn priority(&self, field: Field) -> Result<Priority, WireError> {
+        let level = self.words.value_u8(field);
+        let priority = Priority::new(level);
+        // Priorities clamp; on the wire that would make two headers of one frame.
+        if priority.level() == level { Ok(priority) } else { Err(self.wrong(field)) }
+    }
+
+    #[inline]
+    fn payload_max(&self) -> Result<PayloadLimit, WireError> {
+        let bytes = self.words.value_u32(Field::PayloadMax);
+        let limit = PayloadLimit::new(bytes);
+        if limit.bytes() == bytes { Ok(limit) } else { Err(self.wrong(Field::PayloadMax)) }
+    }
+
+    #[inline]
+    fn feedback(&self) -> Result<Feedback, WireError> {
+        Ok(Feedback {
+            window: Credits(self.words.value_u32(Field::Window)),
+            threshold: self.priority(Field::Threshold)?,
+            custom: self.words.value(Field::Custom),
+            credit: self.credit(),
+        })
+    }
+
+    #[inline]
+    fn answer(&self) -> Result<Answer, WireError> {
+        Ok(Answer {
+            request: self.request()?,
+            timestamp: self.timestamp(),
+            feedback: self.feedback()?,
+            sojourn: Nanos32(self.words.value_u32(Field::Sojourn)),
+        })
+    }
+
+    #[inline]
+    fn code<T>(&self, meaning: fn(u8) -> Option<T>) -> Result<T, WireError> {
+        meaning(self.words.value_u8(Field::Code)).ok_or_else(|| self.wrong(Field::Code))
+    }
+
+    #[inline]
+    fn reason(&self) -> Result<DropReason, WireError> {
+        match self.code(DropReason::from_number)? {
+            DropReason::Cancelled if self.words.value_u8(Field::Version) < Version::Two.number() => {
+                Err(self.wrong(Field::Code))
+            }
+            reason => Ok(reason),
+        }
+    }
+
+    #[inline]
+    fn message<'a>(&self, payload: &'a [u8]) -> Result<Message<'a>, WireError> {
+        // The length was checked with the header, so nothing is cut off here.
+        std::str::from_utf8(payload).map(Message::new).map_err(|_| WireError::Text { kind: self.kind })
+    }
+}

@@ -1,0 +1,83 @@
+//! The wire format: [`Frame`]s, the only things that travel, to bytes and back. Pure: bytes and frames are arguments,
+//! the caller owns sockets and clocks.
+//!
+//! Where to look:
+//! - [`Frame`]: the thirteen kinds of frame, with types that can't hold a value that the wire can't carry.
+//! - [`Decoder`]: a bounded buffer between a socket and frames; [`decode`] does the same on bytes that lie elsewhere.
+//! - [`Encoder`]: appends frames to what will be sent.
+//! - [`WireError`]: why bytes are no frame. Always fatal to the connection that they came from.
+//! - [`Greeting`]: another protocol, recognised by its first bytes.
+//! - [`ServerProtocol`]: which protocol a server speaks that is perhaps none of ours.
+//! - [`Kind`], [`Field`]: the layout, as a table that the code, the tests and `docs/protocol.md` share.
+//!
+//! Accepted bytes are canonical: whatever decodes encodes to the same bytes again.
+//!
+//! # Example
+//! ```
+//! use leeward_core::server::Feedback;
+//! use leeward_core::units::{Credits, Nanos, Priority};
+//! use leeward_wire::{
+//!     Answer, Budget, Call, CreditId, Decoder, Encoder, Frame, Method, Nanos32, PayloadLimit, RequestId, Response, Side,
+//!     Timestamp,
+//! };
+//!
+//! // The client's end: what leaves goes into a buffer of its own.
+//! let call = Call {
+//!     request: RequestId::new(7).unwrap(),
+//!     timestamp: Timestamp(1_000),
+//!     credit: CreditId::NONE,
+//!     method: Method(3),
+//!     demand: 2,
+//!     budget: Budget::of(Nanos::from_micros(80)),
+//!     priority: Priority::HIGHEST,
+//!     payload: b"get a",
+//! };
+//! let mut wire = Vec::new();
+//! Encoder::new(PayloadLimit::DEFAULT).append(&Frame::Call(call), &mut wire)?;
+//! assert_eq!(wire.len(), 64 + 5);
+//!
+//! // The server's end: whatever a socket gives goes into the decoder, in whatever pieces.
+//! let mut decoder = Decoder::new(Side::Client, PayloadLimit::DEFAULT);
+//! let spare = decoder.spare();
+//! spare[..wire.len()].copy_from_slice(&wire);
+//! decoder.filled(wire.len());
+//! assert_eq!(decoder.next_frame()?, Some(Frame::Call(call)));
+//! assert_eq!(decoder.next_frame()?, None);
+//!
+//! // The answer carries the next window, echoes the client's clock and says how long the server had the request.
+//! let answer = Answer {
+//!     request: call.request,
+//!     timestamp: call.timestamp,
+//!     feedback: Feedback { window: Credits(4), credit: CreditId(12), ..Feedback::NONE },
+//!     sojourn: Nanos32::saturating(Nanos::from_micros(12)),
+//! };
+//! wire.clear();
+//! let response = Frame::Response(Response { answer, payload: b"1" });
+//! Encoder::new(PayloadLimit::DEFAULT).append(&response, &mut wire)?;
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+
+#![forbid(unsafe_code)]
+
+mod code;
+mod decoder;
+mod encoder;
+mod error;
+mod frame;
+mod greeting;
+mod header;
+mod server_protocol;
+mod value;
+
+pub use code::{DropReason, ErrorCode, FailureCode, Regime};
+pub use decoder::{Decoded, Decoder, decode};
+pub use encoder::Encoder;
+pub use error::{EncodeError, WireError};
+pub use frame::{
+    Answer, Call, Cancel, Credit, Demand, Dropped, Failure, Fatal, Frame, Ping, Pong, Register, Response, Welcome,
+};
+pub use greeting::Greeting;
+pub use header::{Field, HEADER_LEN, Kind, MAGIC, Side, Version};
+pub use leeward_core::units::CreditId;
+pub use server_protocol::ServerProtocol;
+pub use value::{Budget, MESSAGE_MAX, Message, Method, Nanos32, PayloadLimit, RequestId, Timestamp};

@@ -1,0 +1,160 @@
+//! The values that only the wire has: identifiers, spans of 32 bits, limits and messages for people. Everything that
+//! the controllers know too (credits, priorities, feedback) comes from `leeward-control`.
+
+use std::num::NonZeroU64;
+
+use leeward_core::units::Nanos;
+
+/// Which call of its connection a frame is about. Never 0.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct RequestId(NonZeroU64);
+
+impl RequestId {
+    /// `None` for 0.
+    pub const fn new(id: u64) -> Option<Self> {
+        match NonZeroU64::new(id) {
+            Some(id) => Some(RequestId(id)),
+            None => None,
+        }
+    }
+
+    /// The identifier as a number, 1 or more.
+    pub const fn value(self) -> u64 {
+        self.0.get()
+    }
+}
+
+/// A reading of the sender's own clock, in whatever unit it likes. The peer echoes it and never interprets it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Timestamp(pub u64);
+
+/// Which procedure a call calls: the application's own numbers.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Method(pub u32);
+
+impl Method {
+    /// Procedure that servers answer themselves, whatever they serve: their statistics. It needs no credit, and is the only number
+    /// that is not the application's.
+    pub const STATISTICS: Method = Method(u32::MAX);
+}
+
+/// A span of up to 4.29 s in nanoseconds. What is longer saturates.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Nanos32(pub u32);
+
+impl Nanos32 {
+    /// `span`, or the longest that fits.
+    pub fn saturating(span: Nanos) -> Self {
+        Nanos32(u32::try_from(span.0).unwrap_or(u32::MAX))
+    }
+
+    /// The span in the controllers' type. [`u32::MAX`] nanoseconds stand for that long or longer.
+    pub fn nanos(self) -> Nanos {
+        Nanos(self.0.into())
+    }
+}
+
+/// Queueing delay that a request may still spend on its way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Budget(u32);
+
+impl Budget {
+    /// As long as it takes.
+    pub const UNLIMITED: Budget = Budget(0);
+
+    /// At most `span`. No less than 1 ns, because 0 means [`Budget::UNLIMITED`] on the wire, and no more than 4.29 s: a
+    /// longer budget is cut to that, which is the strict side.
+    pub fn of(span: Nanos) -> Self {
+        Budget(Nanos32::saturating(span).0.max(1))
+    }
+
+    /// The rest of the budget, if there is a limit.
+    pub fn remaining(self) -> Option<Nanos> {
+        (self.0 != 0).then(|| Nanos(self.0.into()))
+    }
+
+    pub(super) const fn from_wire(ns: u32) -> Self {
+        Budget(ns)
+    }
+
+    pub(super) const fn wire(self) -> u32 {
+        self.0
+    }
+}
+
+/// The longest [`Message`], in bytes.
+pub const MESSAGE_MAX: usize = 1024;
+
+/// A sentence for the person who reads the peer's log. At most [`MESSAGE_MAX`] bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Message<'a>(&'a str);
+
+impl<'a> Message<'a> {
+    /// The first [`MESSAGE_MAX`] bytes of `text`, or a little less where that would cut a character in two.
+    pub fn new(text: &'a str) -> Self {
+        Message(&text[..text.floor_char_boundary(MESSAGE_MAX)])
+    }
+
+    /// The text.
+    pub fn as_str(self) -> &'a str {
+        self.0
+    }
+}
+
+/// How long the payload of one call or response may be, in bytes. A side announces what it accepts and refuses more
+/// from the header alone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct PayloadLimit(u32);
+
+impl PayloadLimit {
+    /// 1 KiB: as long as a [`Message`], so that every side can receive every error.
+    pub const MIN: PayloadLimit = PayloadLimit(MESSAGE_MAX as u32);
+    /// 1 MiB.
+    pub const DEFAULT: PayloadLimit = PayloadLimit(1 << 20);
+    /// 1 GiB: a frame is counted in 32 bits everywhere.
+    pub const MAX: PayloadLimit = PayloadLimit(1 << 30);
+
+    /// Clamps `bytes` into [`PayloadLimit::MIN`]..=[`PayloadLimit::MAX`].
+    pub fn new(bytes: u32) -> Self {
+        PayloadLimit(bytes.clamp(Self::MIN.0, Self::MAX.0))
+    }
+
+    /// The limit in bytes.
+    pub const fn bytes(self) -> u32 {
+        self.0
+    }
+}
+
+impl Default for PayloadLimit {
+    fn default() -> Self {
+        Self::DEFAULT
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn spans_saturate_on_the_strict_side() {
+        assert_eq!(Nanos32::saturating(Nanos::from_secs(60)).0, u32::MAX);
+        assert_eq!(Budget::of(Nanos::ZERO).remaining(), Some(Nanos(1)));
+        assert_eq!(Budget::of(Nanos::MAX).remaining(), Some(Nanos(u32::MAX.into())));
+        assert_eq!(Budget::UNLIMITED.remaining(), None);
+    }
+
+    #[test]
+    fn a_long_message_is_cut_between_characters() {
+        let text = "x".to_string() + &"é".repeat(MESSAGE_MAX);
+        let cut = Message::new(&text).as_str();
+        assert_eq!(cut.len(), MESSAGE_MAX - 1);
+        assert!(text.starts_with(cut));
+    }
+
+    #[test]
+    fn a_limit_holds_every_message_and_no_more_than_a_gibibyte() {
+        assert_eq!(PayloadLimit::new(0), PayloadLimit::MIN);
+        assert_eq!(PayloadLimit::new(u32::MAX), PayloadLimit::MAX);
+        assert_eq!(RequestId::new(0), None);
+    }
+}

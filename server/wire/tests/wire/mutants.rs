@@ -1,0 +1,72 @@
+//! Mutants of the kept corpus (`tests/corpus/`), for whoever reads bytes: damaged and spliced, and cut into pieces, by seed.
+//! `LEEWARD_FUZZ_ITERATIONS` makes a hunt longer, `LEEWARD_FUZZ_SEED` different. Shared with server/session/tests.
+
+use leeward_testkit::fuzz::{self, Hunt};
+use leeward_testkit::random::Random;
+use leeward_wire::HEADER_LEN;
+use std::path::Path;
+
+/// Bytes at which something changes in the format.
+const EDGES: [u8; 9] = [0, 1, 2, 12, 13, 127, 128, 129, 255];
+
+/// Something near to what is known.
+fn mutated(random: &mut Random, corpus: &[Vec<u8>]) -> Vec<u8> {
+    let mut bytes = corpus[random.below(corpus.len())].clone();
+    for _ in 0..random.below(5) {
+        let length = bytes.len();
+        let at = random.below(length);
+        match random.below(9) {
+            0 => {
+                // The other's end behind this one's beginning.
+                let other = &corpus[random.below(corpus.len())];
+                bytes.truncate(at);
+                bytes.extend_from_slice(&other[random.below(other.len() + 1)..]);
+            }
+            1 => bytes.extend_from_slice(&corpus[random.below(corpus.len())]),
+            2 => bytes.truncate(at),
+            _ if length == 0 => {}
+            3 => bytes[at] ^= 1 << random.below(8),
+            4 => bytes[at] = random.byte(&EDGES),
+            5 => {
+                // A length, of the first frame or of whatever lies 64 bytes further.
+                let at = 4 + HEADER_LEN * random.below(4);
+                let length = [0, 1, 63, 64, 1024, 1025, 1 << 20, (1 << 20) + 1, u32::MAX - 63, u32::MAX]
+                    [random.below(10)]
+                .to_le_bytes();
+                if let Some(place) = bytes.get_mut(at..at + 4) {
+                    place.copy_from_slice(&length);
+                }
+            }
+            6 => {
+                let count = random.below(80);
+                bytes.drain(at..(at + count).min(length));
+            }
+            7 => {
+                let piece: Vec<u8> = (0..random.below(80)).map(|_| random.byte(&EDGES)).collect();
+                bytes.splice(at..at, piece);
+            }
+            // A field of a header.
+            _ => {
+                let at = random.below(HEADER_LEN);
+                if let Some(byte) = bytes.get_mut(at) {
+                    *byte = random.byte(&EDGES);
+                }
+            }
+        }
+    }
+    // Long enough for every way, short enough to be quick.
+    bytes.truncate(8 * 1024);
+    bytes
+}
+
+pub(crate) fn pieces(random: &mut Random) -> Vec<usize> {
+    let most = [1, 8, 70, 5_000][random.below(4)];
+    (0..1 + random.below(6)).map(|_| 1 + random.below(most)).collect()
+}
+
+/// Does `check` to mutants of what `side` says; one that makes it fail is kept in a file.
+pub(crate) fn hunt(name: &str, side: &str, iterations: u64, check: impl Fn(&mut Random, &[u8])) {
+    let corpus = fuzz::corpus(&Path::new(env!("CARGO_MANIFEST_DIR")).join("../wire/tests/corpus"), side, 16);
+    let (name, findings) = (format!("{side}-{name}"), Path::new(env!("CARGO_TARGET_TMPDIR")));
+    Hunt { name: &name, findings, iterations }.run(|random| mutated(random, &corpus), check);
+}
