@@ -1,5 +1,5 @@
 //! Model checking of a recording: two cores decide at the same time, and in every interleaving the recording replays to the
-//! same decisions. Run with `RUSTFLAGS="--cfg loom" cargo test -p leeward-control --lib --release recording`.
+//! same decisions. Run with `RUSTFLAGS="--cfg loom" cargo test -p leeward-recording --lib --release recording`.
 
 use loom::thread;
 

@@ -91,7 +91,7 @@ fn is_of_lap<const N: usize>(word: u64, place: u64) -> bool {
 #[cfg(all(test, loom))]
 mod model {
     //! Two threads record, one copies, in every interleaving. Run with
-    //! `RUSTFLAGS="--cfg loom" cargo test -p leeward-control --lib --release ring`.
+    //! `RUSTFLAGS="--cfg loom" cargo test -p leeward-threading --lib --release ring`.
 
     use super::*;
     use leeward_core::sync::Arc;

@@ -1,4 +1,4 @@
-//! The clients: `leeward-control`'s client shells, and a timer for each.
+//! The clients: `leeward-core`'s client shells, and a timer for each.
 
 use crate::config::SimConfig;
 use crate::paced::Paced;

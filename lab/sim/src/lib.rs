@@ -1,5 +1,5 @@
 //! A deterministic discrete-event simulator of a microsecond-scale server, its network and its clients: the plant in
-//! which the controllers of `leeward-control` run at the papers' scale. One run is single-threaded and a pure function
+//! which the controllers of `leeward-controllers` run at the papers' scale. One run is single-threaded and a pure function
 //! of its [`SimConfig`]: the same bytes on any machine.
 //!
 //! ```

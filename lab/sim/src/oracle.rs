@@ -36,7 +36,7 @@ pub const ALGORITHM: Algorithm = Algorithm {
     },
 };
 
-/// The algorithms that can be simulated: all of `leeward-control`, and the oracle.
+/// The algorithms that can be simulated: all of `leeward-controllers`, and the oracle.
 pub fn registry() -> Registry {
     let mut registry = leeward_controllers::builtin();
     registry.replace(ALGORITHM);

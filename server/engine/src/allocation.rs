@@ -1,4 +1,4 @@
-//! The server's allocator: a policy of `leeward-control` with what it costs a real system to bring a core, and its
+//! The server's allocator: a policy of `leeward-core` with what it costs a real system to bring a core, and its
 //! acquaintance with admission. Never here: how cores park and come back (`leeward-runtime`).
 
 use leeward_allocation::registry::AllocationPolicy;

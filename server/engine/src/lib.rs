@@ -13,7 +13,7 @@
 //! - [`Guest`]: what cores poll besides their connections, such as a client's. [`AlarmClock`]: times to the microsecond.
 //! - [`allocation`]: cores that come and go. [`Statistics`]: what a server tells of itself.
 //!
-//! Never here: what bytes mean (a protocol's), whether a request is admitted (`leeward-control`), what it does (a service's).
+//! Never here: what bytes mean (a protocol's), whether a request is admitted (`leeward-core`), what it does (a service's).
 
 mod acceptor;
 mod account;

@@ -6,7 +6,7 @@
 //!   request that it delays, also in those that were not sent yet (no coordinated omission). Latency from the actual
 //!   sending is recorded beside it.
 //! - Every request has exactly one end in the [`report`], and the sums are checked.
-//! - [`driver`]: one thread, thousands of connections, the client shell and algorithms of `leeward-control`. There is a
+//! - [`driver`]: one thread, thousands of connections, the client shell and algorithms of `leeward-core`. There is a
 //!   closed loop too, to measure capacity.
 //! - [`ask`]: what requests ask, where that is more than a service time.
 //! - [`recorder`] counts, [`output`] writes `.hgrm` and JSON.

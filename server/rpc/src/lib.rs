@@ -6,7 +6,7 @@
 //! - [`statistics`]: the one method that servers answer themselves.
 //! - [`wire`]: the frames (`leeward-wire`). `tls`, with the feature of that name: certificates and keys from files (`leeward-tls`).
 //!
-//! Never here: policy (`leeward-control`), sockets of the server (`leeward-engine`), the rules of a connection
+//! Never here: policy (`leeward-core`), sockets of the server (`leeward-engine`), the rules of a connection
 //! (`leeward-session`).
 
 #![forbid(unsafe_code)]

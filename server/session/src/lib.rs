@@ -5,7 +5,7 @@
 //! - [`pair`]: both ends on a wire in virtual time, which delays, cuts and cheats.
 //!
 //! Time, chance and room for bytes are arguments ([`leeward_host::Desk`] on the server's side). Never here: a socket, a
-//! clock, a thread, a decision about admission (`leeward-control`).
+//! clock, a thread, a decision about admission (`leeward-core`).
 
 #![forbid(unsafe_code)]
 

@@ -1,5 +1,5 @@
 //! The values that only the wire has: identifiers, spans of 32 bits, limits and messages for people. Everything that
-//! the controllers know too (credits, priorities, feedback) comes from `leeward-control`.
+//! the controllers know too (credits, priorities, feedback) comes from `leeward-core`.
 
 use std::num::NonZeroU64;
 

@@ -6,7 +6,7 @@
 //! - [`service`]: the same store behind Leeward's own protocol, with credits.
 //! - [`case`]: the service in the catalogue: arguments, and what clients ask.
 //!
-//! Never here: whether a request is admitted (`leeward-control`), and how cores run (`leeward-runtime`).
+//! Never here: whether a request is admitted (`leeward-core`), and how cores run (`leeward-runtime`).
 
 #![forbid(unsafe_code)]
 

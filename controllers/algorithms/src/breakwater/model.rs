@@ -1,5 +1,5 @@
 //! Model checking of the credit pool: every interleaving of two or three threads, under the memory model. Run with
-//! `RUSTFLAGS="--cfg loom" cargo test -p leeward-control --lib --release`.
+//! `RUSTFLAGS="--cfg loom" cargo test -p leeward-controllers --lib --release`.
 
 use loom::thread;
 

@@ -1,5 +1,5 @@
 //! Model checking of the places in the server: every interleaving. Run with
-//! `RUSTFLAGS="--cfg loom" cargo test -p leeward-control --lib --release`.
+//! `RUSTFLAGS="--cfg loom" cargo test -p leeward-controllers --lib --release`.
 
 use loom::thread;
 

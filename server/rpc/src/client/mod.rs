@@ -5,7 +5,7 @@
 //! - [`Connection`] is for those who need less or want the last microsecond: one connection, sans I/O, of
 //!   [`leeward_session::client`], where an example stands.
 //!
-//! What may leave, and when, is decided by the client half of a `leeward-control` algorithm inside
+//! What may leave, and when, is decided by the client half of a `leeward-core` algorithm inside
 //! `leeward_core::client::Client`: the same code as in the simulator. Never here: a decision of that kind.
 
 mod builder;

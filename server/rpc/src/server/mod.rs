@@ -6,7 +6,7 @@
 //! - `execute`: how a core executes what it has admitted: at once, or as tasks.
 //!
 //! Never here: sockets and cores (`leeward-engine`), the rules of a connection (`leeward-session`), whether a request is
-//! admitted and how many credits a session holds (`leeward-control`).
+//! admitted and how many credits a session holds (`leeward-core`).
 
 mod async_handler;
 mod builder;

@@ -8,7 +8,7 @@
 //! - [`Fit`]: which leaves may be asked. `inquiry`: what they serve, asked before a tier starts.
 //! - `on_cores`: the same service on today's server, the ninth model.
 //!
-//! Never here: which model fits the load (`leeward-control`), threads and how they switch (`leeward-runtime`), clients' sockets
+//! Never here: which model fits the load (`leeward-core`), threads and how they switch (`leeward-runtime`), clients' sockets
 //! (`leeward-engine`).
 
 mod calls;

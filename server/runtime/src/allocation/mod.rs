@@ -1,4 +1,4 @@
-//! Cores that come and go: the surroundings of an allocator of `leeward-control`. Active cores ask it between two jobs.
+//! Cores that come and go: the surroundings of an allocator of `leeward-core`. Active cores ask it between two jobs.
 //! `Roster` knows the active cores and lets the others rest; [`crate::cores`] decides what a core does with that.
 
 mod roster;

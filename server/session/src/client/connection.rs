@@ -1,4 +1,4 @@
-//! A connection, sans I/O: the client shell of `leeward-control`, a decoder and bytes that wait for the socket.
+//! A connection, sans I/O: the client shell of `leeward-core`, a decoder and bytes that wait for the socket.
 
 use std::mem;
 

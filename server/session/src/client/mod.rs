@@ -1,6 +1,6 @@
 //! The client's end: one [`Connection`], sans I/O, for those who drive sockets themselves or have none.
 //!
-//! What may leave, and when, is decided by the client half of a `leeward-control` algorithm inside
+//! What may leave, and when, is decided by the client half of a `leeward-core` algorithm inside
 //! `leeward_core::client::Client`: the same code as in the simulator. Never here: a decision of that kind.
 //!
 //! # Example

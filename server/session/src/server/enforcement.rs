@@ -1,7 +1,7 @@
 //! Whether a client keeps to its window, and what becomes of one that does not: one account per connection, pure, O(1).
 //!
 //! It checks the protocol (docs/protocol.md, "Credit"), so it lives here; how many credits a session holds is the
-//! controller's affair (`leeward-control`), which never hears of a call that is refused here.
+//! controller's affair (`leeward-core`), which never hears of a call that is refused here.
 //!
 //! # Why an honest client is never refused
 //! The server can't know which of the windows it has told a client had heard when it sent a call. But both streams keep

@@ -3,7 +3,7 @@
 //! - `connection`: the connection. `event`: what it tells its owner. `enforcement`: whether a client keeps to its window.
 //!   `chatter`: how much it says besides its calls. `sender`: how old its calls are by its own clock.
 //!
-//! Never here: whether a request is admitted and how many credits a session holds (`leeward-control`), and what a call does.
+//! Never here: whether a request is admitted and how many credits a session holds (`leeward-core`), and what a call does.
 
 mod chatter;
 mod connection;

@@ -7,7 +7,7 @@
 //! - `protocol`: the engine's [`Protocol`](leeward_engine::Protocol) over [`crate::protocol`], which has no sockets.
 //!
 //! Never here: sockets and cores (`leeward-engine`), bytes of the protocol ([`crate::protocol`]), whether a request is admitted
-//! (`leeward-control`).
+//! (`leeward-core`).
 
 mod builder;
 mod protocol;

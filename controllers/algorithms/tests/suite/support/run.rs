@@ -47,7 +47,7 @@ pub(crate) fn run(case: &Case, mistake: Mistake, seed: u64, sequences: u32) -> R
             let shown: Vec<String> = shortest.iter().map(|step| format!("    {step:?}")).collect();
             let report = format!(
                 "{}: {violation:?}\n  shortest sequence:\n{}\n  seed {seed}; replay with\n    LEEWARD_SEED={seed} \
-                 LEEWARD_CASES={sequences} cargo test -p leeward-control --test suite invariants",
+                 LEEWARD_CASES={sequences} cargo test -p leeward-controllers --test suite invariants",
                 case.name,
                 shown.join("\n"),
             );
