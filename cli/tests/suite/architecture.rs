@@ -4,6 +4,7 @@
 use cargo_metadata::{DependencyKind, Metadata, MetadataCommand, Package};
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 
 /// Crates that a service in `services/` may use: the seams of the server and of the load generator, and the definition of a
 /// service (`leeward-services`). The catalogue, which lists them all, may use each of them, too.
@@ -131,9 +132,19 @@ const PURE: [(&str, &[&str]); 11] = [
     ("session", &["thiserror"]),
 ];
 
+/// Root of the repository.
+pub(crate) fn root() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap()
+}
+
 /// Packages of the workspaces as cargo knows them: this one, and those of `compare`, `ecosystem` and `python`.
-fn packages() -> Vec<Package> {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(1).unwrap();
+pub(crate) fn packages() -> Vec<Package> {
+    static PACKAGES: OnceLock<Vec<Package>> = OnceLock::new();
+    PACKAGES.get_or_init(read_packages).clone()
+}
+
+fn read_packages() -> Vec<Package> {
+    let root = root();
     let read = |manifest: &str| -> Metadata {
         let mut command = MetadataCommand::new();
         // Nobody's dependencies are looked up: their names are enough.
@@ -145,7 +156,7 @@ fn packages() -> Vec<Package> {
         .collect()
 }
 
-fn short(name: &str) -> &str {
+pub(crate) fn short(name: &str) -> &str {
     name.strip_prefix("leeward-").unwrap_or(name)
 }
 
@@ -157,29 +168,32 @@ fn dependencies(package: &Package) -> (BTreeSet<&str>, BTreeSet<&str>) {
     (ours.into_iter().map(short).collect(), others)
 }
 
-fn folder(package: &Package) -> &Path {
+pub(crate) fn folder(package: &Package) -> &Path {
     package.manifest_path.parent().unwrap().as_std_path()
+}
+
+fn is_service(package: &Package) -> bool {
+    folder(package).parent().is_some_and(|parent| parent.ends_with("services"))
+}
+
+/// Whether a package may depend on our crate `other`.
+pub(crate) fn allowed(package: &Package, other: &str) -> bool {
+    let name = short(&package.name);
+    let rule = MAY_USE.iter().find(|(of, _)| *of == name).map(|(_, allowed)| *allowed);
+    let rule =
+        rule.or(is_service(package).then_some(SERVICE)).unwrap_or_else(|| panic!("`{name}` has no rule in this test"));
+    let is_catalogue = name == "catalogue" && packages().iter().any(|it| is_service(it) && short(&it.name) == other);
+    name != other && (rule.contains(&other) || is_catalogue || BUILT_ON.contains(&(name, other)))
 }
 
 #[test]
 fn dependencies_point_one_way() {
     let packages = packages();
-    let is_service = |package: &Package| folder(package).parent().is_some_and(|parent| parent.ends_with("services"));
-    let services: BTreeSet<_> =
-        packages.iter().filter(|package| is_service(package)).map(|package| short(&package.name)).collect();
-    assert_eq!(packages.len(), MAY_USE.len() + services.len(), "a rule for a crate that is gone");
+    let services = packages.iter().filter(|package| is_service(package)).count();
+    assert_eq!(packages.len(), MAY_USE.len() + services, "a rule for a crate that is gone");
     for package in &packages {
-        let name = short(&package.name);
-        let rule = MAY_USE.iter().find(|(of, _)| *of == name).map(|(_, allowed)| *allowed);
-        let rule = rule.or(services.contains(name).then_some(SERVICE));
-        let allowed = rule.unwrap_or_else(|| panic!("`{name}` has no rule in this test"));
-        let is_allowed = |dependency: &&str| {
-            allowed.contains(dependency)
-                || (name == "catalogue" && services.contains(dependency))
-                || BUILT_ON.contains(&(name, *dependency))
-        };
         for dependency in dependencies(package).0 {
-            assert!(is_allowed(&dependency), "`{name}` must not depend on `{dependency}`");
+            assert!(allowed(package, dependency), "`{}` must not depend on `{dependency}`", package.name);
         }
     }
 }

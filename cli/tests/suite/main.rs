@@ -8,6 +8,7 @@ mod limits;
 mod make;
 mod otlp;
 mod packaging;
+mod picture;
 mod profile;
 mod program;
 mod prometheus;
