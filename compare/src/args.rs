@@ -35,12 +35,8 @@ Cases:
   tls-shakes   full handshakes per second, against tonic's with rustls; --idle block tells the server's CPU time
   udp-1        1,000 clients with 1 request each: over datagrams, over TCP, and a bare recvmmsg/sendmmsg echo
   udp-trip     one request at a time over datagrams, against TCP
-Cases that run only if named:
-  uring-trip   a bare echo on io_uring against the bare epoll echo: one request at a time
-  uring-1      the same over 1,000 connections with 1 request each, with work for each, with kernel timestamps and without
-  uring-8      the same with 8 pipelined requests each
+Case that runs only if named:
   udp-work     as udp-1, with work for each request: what datagrams can give, and what they give here
-  calls-trip, calls-1, calls-8   our server with several sockets per system call against one each
 
 Examples:
   make compare
@@ -61,7 +57,7 @@ pub(crate) enum Command {
 /// Cases to compare, and for how long.
 #[derive(Debug, clap::Args)]
 pub(crate) struct CompareArgs {
-    /// Cases to run; all but those of io_uring if none is named
+    /// Cases to run; all but `udp-work` if none is named
     #[arg(value_name = "CASE", value_parser = crate::case::named)]
     pub(crate) cases: Vec<&'static crate::case::Case>,
     /// A third of the time: to see that it works, not to believe the numbers
@@ -83,8 +79,8 @@ pub(crate) struct CompareArgs {
     /// are
     #[arg(long, value_name = "WHAT", default_value = "spin")]
     pub(crate) idle: Idling,
-    /// Microseconds that the servers of cases with work keep the CPU busy per request, so that the server is the limit; by
-    /// default 2 in the `uring` cases, 10 in `udp-work`
+    /// Microseconds that the servers of `udp-work` keep the CPU busy per request, so that the server is the limit; by
+    /// default 10
     #[arg(long, value_name = "US", value_parser = clap::value_parser!(u64).range(..=1_000_000))]
     pub(crate) work_us: Option<u64>,
     /// Where the numbers go, every round's, as JSON

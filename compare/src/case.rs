@@ -180,65 +180,6 @@ const ADMISSION: &[Bar] = &[
     },
 ];
 
-/// Bars that would make io_uring worth a backend of its own. The contenders are those of [`uring`].
-const URING: &[Bar] = &[
-    uring_bar("io_uring's requests per second, to epoll's", 0, &[1]),
-    uring_bar("the same, both with the kernel's timestamps", 2, &[3]),
-    uring_bar("the same, to epoll's in batches", 2, &[4]),
-];
-
-const fn uring_bar(what: &'static str, ours: usize, against: &'static [usize]) -> Bar {
-    Bar { what, ours, against, metric: Metric::Rate, bound: Bound::AtLeast(1.1) }
-}
-
-const fn uring_trip_bar(what: &'static str, ours: usize, against: &'static [usize]) -> Bar {
-    Bar { what, ours, against, metric: Metric::P50, bound: Bound::AtMost(0.9) }
-}
-
-const URING_TRIP: &[Bar] = &[
-    uring_trip_bar("io_uring's median round trip, to epoll's", 0, &[1]),
-    uring_trip_bar("the same, both with the kernel's timestamps", 2, &[3]),
-];
-
-const fn uring(load: Load) -> [Contender; 5] {
-    [
-        contender("uring echo", ServerKind::Uring, load),
-        contender("epoll echo", ServerKind::Epoll, load),
-        contender("uring echo, timestamps", ServerKind::UringStamps, load),
-        contender("epoll echo, timestamps", ServerKind::EpollStamps, load),
-        contender("the same, in batches", ServerKind::EpollBatches, load),
-    ]
-}
-
-/// A case that runs only if it is named.
-const fn if_named(name: &'static str, contenders: &'static [Contender], bars: &'static [Bar], work_us: u64) -> Case {
-    Case { name, contenders, bars, when: When::Named, work_us }
-}
-
-/// Gain of our server from several sockets per system call.
-const CALLS: &[Bar] = &[Bar {
-    what: "requests per second, to those with one call per socket",
-    ours: 0,
-    against: &[1],
-    metric: Metric::Rate,
-    bound: Bound::AtLeast(1.0),
-}];
-
-const CALLS_TRIP: &[Bar] = &[Bar {
-    what: "median round trip, to that with one call per socket",
-    ours: 0,
-    against: &[1],
-    metric: Metric::P50,
-    bound: Bound::AtMost(1.05),
-}];
-
-const fn calls(load: Load) -> [Contender; 2] {
-    [
-        contender("leeward", ServerKind::Leeward, load),
-        contender("leeward, one call each", ServerKind::LeewardSingle, load),
-    ]
-}
-
 /// Price of metrics and of the ring of decisions. The contenders are those of [`watched`].
 const WATCHED: &[Bar] = &[Bar {
     what: "requests per second while watched, to those unwatched",
@@ -413,9 +354,6 @@ pub(crate) const CASES: &[Case] = &[
         when: When::Always,
         work_us: 0,
     },
-    if_named("uring-trip", &uring(Load::RoundTrip(Dialect::Bare)), URING_TRIP, 0),
-    if_named("uring-1", &uring(closed(Dialect::Bare, MANY, 1)), URING, 2),
-    if_named("uring-8", &uring(closed(Dialect::Bare, MANY, 8)), URING, 2),
     udp_case("udp-1", UDP_CLOSED, UDP),
     udp_case(
         "udp-trip",
@@ -426,7 +364,7 @@ pub(crate) const CASES: &[Case] = &[
         ),
         UDP_TRIP,
     ),
-    if_named("udp-work", UDP_CLOSED, UDP_WORK, 10),
+    Case { name: "udp-work", contenders: UDP_CLOSED, bars: UDP_WORK, when: When::Named, work_us: 10 },
     Case {
         name: "tls-1",
         contenders: &sealed(
@@ -470,9 +408,6 @@ pub(crate) const CASES: &[Case] = &[
         when: When::Always,
         work_us: 0,
     },
-    if_named("calls-trip", &calls(Load::RoundTrip(Dialect::Leeward)), CALLS_TRIP, 0),
-    if_named("calls-1", &calls(closed(Dialect::Leeward, MANY, 1)), CALLS, 0),
-    if_named("calls-8", &calls(closed(Dialect::Leeward, MANY, 8)), CALLS, 0),
 ];
 
 /// The case called `name`.

@@ -4,7 +4,8 @@
 //!   table and the JSON.
 //! - `threading`: threading models of a tier, beside `tier`, the same on Tokio.
 //! - `servers`: the contenders, each in a process of its own. `load`: the one program that loads them all.
-#![deny(unsafe_code)]
+
+#![forbid(unsafe_code)]
 
 mod args;
 mod case;

@@ -12,7 +12,7 @@ use crate::child::Server;
 use crate::load::{self, Load, Times, closed_loop, half, round_trips, sealed};
 use crate::outcome::{Measurement, Outcome, Turns, Verdict};
 use crate::report::{self, Machine};
-use crate::servers::{self, Idling, ServerKind};
+use crate::servers::{Idling, ServerKind};
 use crate::statistics::Spread;
 use crate::system;
 
@@ -118,9 +118,9 @@ fn run_case(
     Ok(Outcome { case: case.name, verdicts, contenders })
 }
 
-/// A contender's turns before the first round, with the reason if there can be none.
+/// A contender's turns before the first round.
 fn no_turns(contender: &Contender) -> Turns {
-    Turns { name: contender.name, missing: servers::probe(contender.server).err(), rounds: Vec::new() }
+    Turns { name: contender.name, missing: None, rounds: Vec::new() }
 }
 
 /// Half load: found out once per case, without control. Zero for cases that don't need it.

@@ -14,7 +14,7 @@ fn every_case_runs_and_leaves_its_numbers() {
     assert!(run.status.success(), "{}", String::from_utf8_lossy(&run.stderr));
     let numbers: serde_json::Value = serde_json::from_slice(&std::fs::read(&out).unwrap()).unwrap();
     let cases = numbers["cases"].as_array().unwrap();
-    assert_eq!(cases.len(), 6);
+    assert_eq!(cases.len(), 14);
     for case in cases {
         let name = case["case"].as_str().unwrap();
         assert!(table.contains(name), "{name} is not in the table");

@@ -6,7 +6,7 @@ use crate::served::{Backend, Served};
 use leeward_core::params::Params;
 use leeward_core::registry::Algorithm;
 use leeward_core::units::{Nanos, UnitError};
-use leeward_load::ask::Ask;
+use leeward_rpc::ask::Ask;
 use leeward_rpc::client::{Client, Encryption};
 use leeward_workload::Service;
 use std::fmt::{Debug, Display};

@@ -7,7 +7,7 @@ use crate::case::{Case, CaseError, Progress, Requests, Target};
 use crate::echo::Echoes;
 use crate::served::{Backend, Bottleneck, Served};
 use leeward_core::units::UnitError;
-use leeward_load::ask::Ask;
+use leeward_rpc::ask::Ask;
 use leeward_rpc::server::{Builder, Failed, OwnedRequest, Server, ServerError};
 use leeward_workload::Service;
 use leeward_workload::rng::{Purpose, Rng};

@@ -4,7 +4,7 @@ use crate::arguments::Values;
 use crate::case::{Case, CaseError, Progress, Requests, Target};
 use crate::served::{Backend, Bottleneck, Served};
 use leeward_core::units::UnitError;
-use leeward_load::ask::Ask;
+use leeward_rpc::ask::Ask;
 use leeward_rpc::server::{Builder, Failed, Handler, Request, Server, ServerError};
 use leeward_rpc::wire::Method;
 use std::fmt::{self, Display, Formatter};

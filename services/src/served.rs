@@ -2,7 +2,7 @@
 //! a scenario names. Never here: which services there are.
 
 use leeward_engine::{Config, Source};
-use leeward_load::ask::Ask;
+use leeward_rpc::ask::Ask;
 use leeward_rpc::server::{Builder, Server, ServerError};
 use std::fmt::{self, Debug, Formatter};
 use std::io;

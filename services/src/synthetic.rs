@@ -5,7 +5,7 @@ use crate::arguments::Values;
 use crate::case::{Case, CaseError, Progress, Requests, Target};
 use crate::served::{Backend, Bottleneck, Served};
 use leeward_core::units::{Nanos, UnitError};
-use leeward_load::ask::Ask;
+use leeward_rpc::ask::Ask;
 use leeward_rpc::server::{Builder, Failed, Handler, Request, Server, ServerError};
 use leeward_runtime::Clock;
 use leeward_workload::Service;

@@ -7,7 +7,7 @@ use crate::served::{Backend, Served};
 use crate::tiers::questions::has_leaves;
 use crate::tiers::{BEGIN, LEAF_ADMISSION, Way};
 use leeward_core::units::{Nanos, UnitError, parse_duration};
-use leeward_load::ask::Ask;
+use leeward_rpc::ask::Ask;
 use leeward_rpc::server::{Builder, Failed, Request, Server, ServerError};
 use leeward_rpc::tier::{
     Calls, Enough, LeafId, Leaves, Links, MidTier, Needs, Options, Replies, Reply, Step, Tier, TierError,

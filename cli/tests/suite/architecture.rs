@@ -6,10 +6,11 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
-/// Crates that a service in `services/` may use: the seams of the server and of the load generator, and the definition of a
-/// service (`leeward-services`). The catalogue, which lists them all, may use each of them, too.
+/// Crates that a service in `services/` may use: the seams of the server, and the definition of a service
+/// (`leeward-services`). The catalogue, which lists them all, may use each of them, too.
+/// The load generator is not among them: a server links none.
 const SERVICE: &[&str] =
-    &["controllers", "core", "engine", "host", "load", "rpc", "runtime", "services", "threading", "workload"];
+    &["controllers", "core", "engine", "host", "rpc", "runtime", "services", "threading", "workload"];
 
 /// Services whose leaves or data are another service's.
 const BUILT_ON: [(&str, &str); 2] = [("router", "kv"), ("sets", "search")];
@@ -47,7 +48,6 @@ const MAY_USE: [(&str, &[&str]); 37] = [
     ("engine", &["allocation", "core", "datagram", "host", "observe", "recording", "runtime", "wire"]),
     // Heads and framing of HTTP/1.1 for every port that speaks it: pure, below all of them.
     ("http1", &[]),
-    ("http", &["core", "engine", "host", "http1", "runtime"]),
     ("rpc", &["core", "datagram", "engine", "host", "runtime", "session", "threading", "tls", "wire"]),
     ("services", SERVICE),
     ("load", &["core", "outcome", "rpc", "workload"]),
@@ -113,12 +113,13 @@ const MAY_USE: [(&str, &[&str]); 37] = [
             "workload",
         ],
     ),
-    // For tests alone: nobody has it among the dependencies that count here.
+    // For tests alone: nobody has these among the dependencies that count here.
+    ("pair", &["core", "datagram", "host", "session", "wire"]),
     ("testkit", &[]),
 ];
 
 /// Everything else that the pure crates may use outside of tests: nothing that does I/O, waits, or knows the time.
-const PURE: [(&str, &[&str]); 11] = [
+const PURE: [(&str, &[&str]); 12] = [
     ("core", &["loom", "thiserror"]),
     ("controllers", &["loom", "thiserror"]),
     ("allocation", &["thiserror"]),
@@ -130,6 +131,7 @@ const PURE: [(&str, &[&str]); 11] = [
     ("wire", &["thiserror"]),
     ("datagram", &["siphasher", "thiserror"]),
     ("session", &["thiserror"]),
+    ("pair", &[]),
 ];
 
 /// Root of the repository.

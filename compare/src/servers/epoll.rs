@@ -4,18 +4,17 @@
 use std::io::{ErrorKind, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::os::fd::OwnedFd;
+use std::time::Duration;
 
 use anyhow::{Context, Result};
 use rustix::buffer::spare_capacity;
 use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
 use rustix::time::Timespec;
 
-use super::{Extras, Idling, bare, stamps};
+use super::{Idling, bare};
 
 /// Sockets per call to the kernel.
 const EVENTS_MAX: usize = 256;
-/// Sockets that are read before any of them is written, where that is asked for.
-const BATCH: usize = 16;
 /// The listener's mark among the sockets' numbers.
 const LISTENER: u64 = u64::MAX;
 
@@ -26,30 +25,20 @@ struct Connection {
     begun: Vec<u8>,
     /// Whole messages that the peer has no room for. It is not read while there are any.
     unsent: Vec<u8>,
-    /// Whole messages of this batch, which are sent when all of it has been read.
-    answers: Vec<u8>,
-}
-
-/// Reader that all connections share.
-struct Reader {
-    buffer: Vec<u8>,
-    /// Room for the kernel's control messages.
-    control: Vec<u8>,
-    extras: Extras,
 }
 
 /// Serves for ever.
 ///
 /// # Errors
 /// The system does not let it wait for sockets.
-pub(crate) fn serve(listener: TcpListener, idle: Idling, extras: Extras) -> Result<()> {
+pub(crate) fn serve(listener: TcpListener, idle: Idling, work: Duration) -> Result<()> {
     listener.set_nonblocking(true)?;
     let epoll = epoll::create(CreateFlags::CLOEXEC).context("epoll")?;
     epoll::add(&epoll, &listener, EventData::new_u64(LISTENER), EventFlags::IN)?;
     let now = Timespec { tv_sec: 0, tv_nsec: 0 };
     let timeout = (idle == Idling::Spin).then_some(&now);
     let mut connections: Vec<Option<Connection>> = Vec::new();
-    let mut reader = Reader { buffer: vec![0; 64 * 1024], control: vec![0; stamps::CONTROL], extras };
+    let mut buffer = vec![0; 64 * 1024];
     let mut events: Vec<epoll::Event> = Vec::with_capacity(EVENTS_MAX);
     loop {
         events.clear();
@@ -57,32 +46,22 @@ pub(crate) fn serve(listener: TcpListener, idle: Idling, extras: Extras) -> Resu
             Ok(_) | Err(rustix::io::Errno::INTR) => {}
             Err(error) => return Err(error).context("waiting for sockets"),
         }
-        for batch in events.chunks(if extras.batches { BATCH } else { 1 }) {
-            for event in batch {
-                let mark = event.data.u64();
-                if mark == LISTENER {
-                    accept(&epoll, &listener, &mut connections, extras);
-                    continue;
-                }
-                let slot = &mut connections[mark as usize];
-                let alive = slot.as_mut().is_none_or(|connection| connection.ready(&epoll, mark, &mut reader));
-                if !alive {
-                    // Closing the socket takes it out of the epoll.
-                    *slot = None;
-                }
+        for event in &events {
+            let mark = event.data.u64();
+            if mark == LISTENER {
+                accept(&epoll, &listener, &mut connections);
+                continue;
             }
-            for event in batch.iter().filter(|event| extras.batches && event.data.u64() != LISTENER) {
-                let mark = event.data.u64();
-                let slot = &mut connections[mark as usize];
-                if slot.as_mut().is_some_and(|connection| !connection.flush(&epoll, mark)) {
-                    *slot = None;
-                }
+            let slot = &mut connections[mark as usize];
+            if slot.as_mut().is_some_and(|connection| !connection.ready(&epoll, mark, &mut buffer, work)) {
+                // Closing the socket takes it out of the epoll.
+                *slot = None;
             }
         }
     }
 }
 
-fn accept(epoll: &OwnedFd, listener: &TcpListener, connections: &mut Vec<Option<Connection>>, extras: Extras) {
+fn accept(epoll: &OwnedFd, listener: &TcpListener, connections: &mut Vec<Option<Connection>>) {
     while let Ok((stream, _)) = listener.accept() {
         let prepared = stream.set_nodelay(true).and_then(|()| stream.set_nonblocking(true));
         let number = connections.iter().position(Option::is_none).unwrap_or(connections.len());
@@ -90,10 +69,7 @@ fn accept(epoll: &OwnedFd, listener: &TcpListener, connections: &mut Vec<Option<
         if prepared.is_err() || epoll::add(epoll, &stream, mark, EventFlags::IN).is_err() {
             continue;
         }
-        if extras.stamps {
-            stamps::ask_for(&stream);
-        }
-        let connection = Some(Connection { stream, begun: Vec::new(), unsent: Vec::new(), answers: Vec::new() });
+        let connection = Some(Connection { stream, begun: Vec::new(), unsent: Vec::new() });
         match connections.get_mut(number) {
             Some(free) => *free = connection,
             None => connections.push(connection),
@@ -103,19 +79,12 @@ fn accept(epoll: &OwnedFd, listener: &TcpListener, connections: &mut Vec<Option<
 
 impl Connection {
     /// Does what there is to do; false if the connection is over.
-    fn ready(&mut self, epoll: &OwnedFd, mark: u64, reader: &mut Reader) -> bool {
+    fn ready(&mut self, epoll: &OwnedFd, mark: u64, buffer: &mut [u8], work: Duration) -> bool {
         if !self.unsent.is_empty() {
             let unsent = std::mem::take(&mut self.unsent);
             return self.send(&unsent, epoll, mark, Watching::Room);
         }
-        let Reader { buffer, control, extras } = reader;
-        let read = match extras.stamps {
-            true => {
-                stamps::read(&self.stream, buffer, control).map(|(count, age)| (count, std::hint::black_box(age)).0)
-            }
-            false => self.stream.read(buffer),
-        };
-        let count = match read {
+        let count = match self.stream.read(buffer) {
             Ok(0) => return false,
             Ok(count) => count,
             Err(error) => return matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted),
@@ -123,36 +92,16 @@ impl Connection {
         if self.begun.is_empty() {
             let Some(whole) = bare::whole(&buffer[..count]) else { return false };
             self.begun.extend_from_slice(&buffer[whole..count]);
-            bare::work_on(&buffer[..whole], extras.work);
-            if extras.batches {
-                self.answers.extend_from_slice(&buffer[..whole]);
-                return true;
-            }
+            bare::work_on(&buffer[..whole], work);
             self.send(&buffer[..whole], epoll, mark, Watching::Input)
         } else {
             self.begun.extend_from_slice(&buffer[..count]);
             let Some(whole) = bare::whole(&self.begun) else { return false };
             let rest = self.begun.split_off(whole);
             let messages = std::mem::replace(&mut self.begun, rest);
-            bare::work_on(&messages, extras.work);
-            if extras.batches {
-                self.answers.extend_from_slice(&messages);
-                return true;
-            }
+            bare::work_on(&messages, work);
             self.send(&messages, epoll, mark, Watching::Input)
         }
-    }
-
-    /// Sends what a batch brought; false if the connection is over.
-    fn flush(&mut self, epoll: &OwnedFd, mark: u64) -> bool {
-        if self.answers.is_empty() {
-            return true;
-        }
-        let mut answers = std::mem::take(&mut self.answers);
-        let alive = self.send(&answers, epoll, mark, Watching::Input);
-        answers.clear();
-        self.answers = answers;
-        alive
     }
 
     /// Sends what the socket takes, keeps the rest and watches for what is needed next.

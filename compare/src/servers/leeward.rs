@@ -4,8 +4,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
-use leeward_threading::Threading;
-use leeward_rpc::server::{Builder, Failed, Handler, IoUring, Request, Server};
+use leeward_rpc::server::{Builder, Failed, Handler, Request, Server};
 use leeward_rpc::tier::{Leaves, Options};
 use leeward_rpc::tls::{ServerFiles, ServerTls};
 use leeward_runtime::Idle;
@@ -14,19 +13,20 @@ use leeward_services::served::Backend;
 use leeward_services::synthetic::Synthetic;
 use leeward_services::tier::Fan;
 use leeward_services::wait::WaitBackend;
+use leeward_threading::Threading;
 use leeward_workload::Service;
 
-use super::{ANY, Idling, bare};
+use super::{ANY, Idling, bare, work};
 use crate::args::ServeArgs;
 use crate::certificate;
 use crate::load::{RTT, SLO};
 
-/// The echo service without admission control, with several sockets per system call or one, and with work before each answer.
+/// The echo service without admission control, with work before each answer.
 ///
 /// # Errors
 /// It can't start.
-pub(crate) fn start_echo(args: &ServeArgs, io_uring: IoUring) -> Result<SocketAddr> {
-    start(builder(args).io_uring(io_uring), Worked(work(args)))
+pub(crate) fn start_echo(args: &ServeArgs) -> Result<SocketAddr> {
+    start(builder(args), Worked(work(args)))
 }
 
 /// The echo service, whose requests are counted for those who watch.
@@ -102,10 +102,6 @@ impl Handler for Worked {
         bare::spin(self.0);
         Echo.call(request, reply)
     }
-}
-
-fn work(args: &ServeArgs) -> Duration {
-    Duration::from_micros(args.work_us)
 }
 
 fn builder(args: &ServeArgs) -> Builder {

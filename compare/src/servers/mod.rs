@@ -7,17 +7,13 @@ mod busy;
 mod epoll;
 mod leeward;
 mod mmsg;
-mod stamps;
 pub(crate) mod tonic;
-#[allow(unsafe_code)]
-mod uring;
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener};
 use std::time::Duration;
 
 use anyhow::{Context, Result};
-use leeward_rpc::server::IoUring;
 
 use crate::args::ServeArgs;
 use crate::system;
@@ -31,8 +27,6 @@ pub(crate) const ANNOUNCEMENT: &str = "listening on ";
 pub(crate) enum ServerKind {
     /// Leeward with the echo service and no admission control
     Leeward,
-    /// The same, with one system call per socket: without io_uring
-    LeewardSingle,
     /// The first, with metrics and a ring of decisions, as an admin port reads them
     LeewardWatched,
     /// The first, asked by datagrams
@@ -45,14 +39,6 @@ pub(crate) enum ServerKind {
     Busy,
     /// Length-framed messages sent back; any number of sockets, over epoll
     Epoll,
-    /// The same, which also reads the kernel's receive timestamps
-    EpollStamps,
-    /// The same with timestamps, which reads some sockets before it writes to any of them
-    EpollBatches,
-    /// Length-framed messages sent back; any number of sockets, over io_uring
-    Uring,
-    /// The same, which also reads the kernel's receive timestamps
-    UringStamps,
     /// tonic's unary echo on one thread of Tokio
     Tonic,
     /// The same within TLS by rustls
@@ -80,28 +66,6 @@ pub(crate) enum Idling {
     Block,
 }
 
-/// Work of the bare echoes over many sockets besides echoing.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Extras {
-    /// Reading the kernel's receive timestamps.
-    stamps: bool,
-    /// Reading some sockets before writing to any; epoll only, io_uring always does.
-    batches: bool,
-    /// Keeping the CPU busy for so long per message.
-    work: Duration,
-}
-
-/// Why `kind` can't run here.
-///
-/// # Errors
-/// The reason.
-pub(crate) fn probe(kind: ServerKind) -> Result<(), String> {
-    match kind {
-        ServerKind::Uring | ServerKind::UringStamps => uring::probe(),
-        _ => Ok(()),
-    }
-}
-
 /// Runs a contender until its standard input ends.
 ///
 /// # Errors
@@ -109,16 +73,15 @@ pub(crate) fn probe(kind: ServerKind) -> Result<(), String> {
 pub(crate) fn serve(args: &ServeArgs) -> Result<()> {
     system::allow_connections(4_096);
     match args.server {
-        ServerKind::Leeward => announce(leeward::start_echo(args, IoUring::Auto)?)?,
+        ServerKind::Leeward => announce(leeward::start_echo(args)?)?,
         ServerKind::LeewardWatched => announce(leeward::start_watched(args)?)?,
         ServerKind::LeewardTls => announce(leeward::start_sealed(args)?)?,
         ServerKind::LeewardUdp => announce(leeward::start_far(args)?)?,
         ServerKind::Mmsg => {
-            let (socket, work) = (mmsg::listen()?, extras(args).work);
+            let (socket, work) = (mmsg::listen()?, work(args));
             announce(socket.local_addr()?)?;
             on_its_cpu(args.cpu, move || mmsg::serve(&socket, work));
         }
-        ServerKind::LeewardSingle => announce(leeward::start_echo(args, IoUring::Off)?)?,
         ServerKind::NoControl => announce(leeward::start_synthetic("none", args)?)?,
         ServerKind::Breakwater => announce(leeward::start_synthetic("breakwater", args)?)?,
         ServerKind::Busy => {
@@ -126,15 +89,10 @@ pub(crate) fn serve(args: &ServeArgs) -> Result<()> {
             announce(listener.local_addr()?)?;
             on_its_cpu(args.cpu, move || busy::serve(&listener));
         }
-        ServerKind::Epoll | ServerKind::EpollStamps | ServerKind::EpollBatches => {
-            let (listener, idle, extras) = (listen()?, args.idle, extras(args));
+        ServerKind::Epoll => {
+            let (listener, idle, work) = (listen()?, args.idle, work(args));
             announce(listener.local_addr()?)?;
-            on_its_cpu(args.cpu, move || epoll::serve(listener, idle, extras));
-        }
-        ServerKind::Uring | ServerKind::UringStamps => {
-            let (listener, idle, extras) = (listen()?, args.idle, extras(args));
-            announce(listener.local_addr()?)?;
-            on_its_cpu(args.cpu, move || uring::serve(&listener, idle, extras));
+            on_its_cpu(args.cpu, move || epoll::serve(listener, idle, work));
         }
         ServerKind::Leaf => announce(leeward::start_leaf(args)?)?,
         ServerKind::Tier => announce(leeward::start_tier(args)?)?,
@@ -163,10 +121,9 @@ pub(crate) fn serve(args: &ServeArgs) -> Result<()> {
     Ok(())
 }
 
-fn extras(args: &ServeArgs) -> Extras {
-    let batches = args.server == ServerKind::EpollBatches;
-    let stamps = batches || matches!(args.server, ServerKind::EpollStamps | ServerKind::UringStamps);
-    Extras { stamps, batches, work: Duration::from_micros(args.work_us) }
+/// Time for which a server that echoes keeps the CPU busy per message.
+fn work(args: &ServeArgs) -> Duration {
+    Duration::from_micros(args.work_us)
 }
 
 /// Any port, on this machine only.

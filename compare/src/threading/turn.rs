@@ -8,8 +8,8 @@ use anyhow::{Context, Result, ensure};
 use leeward_catalogue::Catalogue;
 use leeward_core::registry::Environment;
 use leeward_core::units::{Nanos, Rate};
-use leeward_load::ask::Ask;
 use leeward_load::{LoadConfig, LoadReport, Plan, Polling, Schedule};
+use leeward_rpc::ask::Ask;
 use leeward_workload::{Arrivals, Segment, Service, Shares, Workload};
 use serde::Serialize;
 

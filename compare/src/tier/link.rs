@@ -69,8 +69,14 @@ impl Link {
         writer.write_all(&codec::encoded(&Frame::Register(register))).await?;
         let (questions, asked) = mpsc::channel(QUEUE);
         let waiting = Arc::new(Mutex::new(Waiting::default()));
-        tokio::spawn(write(writer, asked, Arc::clone(&waiting)));
-        tokio::spawn(read(reader, waiting));
+        let writing = tokio::spawn(write(writer, asked, Arc::clone(&waiting)));
+        tokio::spawn(async move {
+            read(reader, &waiting).await;
+            // A question that nobody can answer ends: those that are not written yet with the writer, the others here.
+            writing.abort();
+            let _ = writing.await;
+            *waiting.lock().unwrap_or_else(PoisonError::into_inner) = Waiting::default();
+        });
         Ok(Link { questions })
     }
 
@@ -110,16 +116,14 @@ async fn write(mut writer: OwnedWriteHalf, mut asked: mpsc::Receiver<Question>, 
     }
 }
 
-async fn read(mut reader: OwnedReadHalf, waiting: Arc<Mutex<Waiting>>) {
+async fn read(mut reader: OwnedReadHalf, waiting: &Mutex<Waiting>) {
     let mut decoder = Decoder::new(Side::Server, PayloadLimit::DEFAULT);
     while codec::fill(&mut reader, &mut decoder).await.is_some() {
-        if let Err(error) = hand_out(&mut decoder, &waiting) {
+        if let Err(error) = hand_out(&mut decoder, waiting) {
             eprintln!("error: a leaf: {error:#}");
             break;
         }
     }
-    // Nobody waits for a leaf that has gone.
-    waiting.lock().unwrap_or_else(PoisonError::into_inner).places.clear();
 }
 
 fn hand_out(decoder: &mut Decoder, waiting: &Mutex<Waiting>) -> Result<()> {
@@ -138,4 +142,30 @@ fn hand_out(decoder: &mut Decoder, waiting: &Mutex<Waiting>) -> Result<()> {
         }
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use leeward_rpc::wire::Ping;
+    use std::io::Write;
+    use std::net::TcpListener;
+
+    #[test]
+    fn questions_end_where_the_leaf_breaks_the_protocol() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(async {
+            let link = Link::connect(address).await.unwrap();
+            let (mut leaf, _) = listener.accept().unwrap();
+            let early = link.ask(Arc::from(*b"early")).await;
+            // Only clients send pings. The connection stays open: the reader alone ends.
+            leaf.write_all(&codec::encoded(&Frame::Ping(Ping { timestamp: Timestamp(0) }))).unwrap();
+            assert!(early.await.is_err());
+            for _ in 0..3 {
+                assert!(link.ask(Arc::from(*b"late")).await.await.is_err());
+            }
+        });
+    }
 }

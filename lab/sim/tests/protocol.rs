@@ -1,5 +1,5 @@
 //! The simulator's ideal wire against the real protocol: the same arrivals, services and controllers, once through the
-//! simulator and once through both ends of the protocol in virtual time (`leeward_session::pair`), as bytes.
+//! simulator and once through both ends of the protocol in virtual time (`leeward_pair`), as bytes.
 //!
 //! They need not agree in every request. A client of the protocol registers first, its session begins with the call on
 //! trust, and what the controllers draw by chance is drawn in another order.
@@ -7,7 +7,7 @@
 use leeward_core::params::Params;
 use leeward_core::registry::Algorithm;
 use leeward_core::units::{Nanos, Priority, Time};
-use leeward_session::pair::{ClientId, Pair, PairConfig, WireModel, Work};
+use leeward_pair::{ClientId, Pair, PairConfig, WireModel, Work};
 use leeward_sim::config::{Costs, Segment};
 use leeward_sim::service::Service;
 use leeward_sim::{SimConfig, simulate};

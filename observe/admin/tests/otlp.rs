@@ -194,6 +194,7 @@ fn hear(exporter: &Exporter, words: &str) -> String {
         if let Some(news) = exporter.news().into_iter().find(|news| news.contains(words)) {
             return news;
         }
+        // The exporter's thread has its next turn.
         std::thread::sleep(Duration::from_millis(10));
     }
     panic!("nobody says `{words}`");

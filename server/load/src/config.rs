@@ -11,8 +11,8 @@ use leeward_rpc::client::{ConnectionConfig, DatagramSize, Transport};
 use leeward_rpc::wire::Method;
 use leeward_workload::Service;
 
-use crate::ask::Ask;
 use crate::schedule::Schedule;
+use leeward_rpc::ask::Ask;
 
 /// Where requests come from.
 #[derive(Clone, Debug)]

@@ -17,7 +17,6 @@ use leeward_rpc::wire::ServerProtocol;
 use leeward_workload::Service;
 use leeward_workload::rng::{Purpose, Rng};
 
-use crate::ask::bits_of;
 use crate::config::{LoadConfig, LoadError, Plan, Polling};
 use crate::link::{Change, Clock, Link};
 use crate::patience::patient;
@@ -544,4 +543,13 @@ impl<'a> Driver<'a> {
         self.ready = ready;
         Ok(())
     }
+}
+
+/// Bits for an [`Ask`](leeward_rpc::ask::Ask) out of those that were drawn for a request's client, independent of these
+/// (SplitMix64's last steps).
+fn bits_of(random: u64) -> u64 {
+    let mixed = random.wrapping_add(0x9E37_79B9_7F4A_7C15);
+    let mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+    let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+    mixed ^ (mixed >> 31)
 }

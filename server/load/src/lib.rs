@@ -8,7 +8,6 @@
 //! - Every request has exactly one end in the [`report`], and the sums are checked.
 //! - [`driver`]: one thread, thousands of connections, the client shell and algorithms of `leeward-core`. There is a
 //!   closed loop too, to measure capacity.
-//! - [`ask`]: what requests ask, where that is more than a service time.
 //! - [`recorder`] counts, [`output`] writes `.hgrm` and JSON.
 //!
 //! ```no_run
@@ -45,7 +44,6 @@
 
 #![forbid(unsafe_code)]
 
-pub mod ask;
 pub mod config;
 pub mod driver;
 mod link;

@@ -10,9 +10,9 @@ pub use leeward_outcome::Distribution;
 use leeward_rpc::client::{Disconnected, Event};
 use leeward_rpc::wire::Method;
 
-use crate::ask::Ask;
 use crate::config::{Answers, LoadConfig, Plan};
 use crate::report::{Adherence, ClientWindow, Connections, Counts, Ending, FineWindow, LoadReport};
+use leeward_rpc::ask::Ask;
 
 /// Identity of a request: the time at which it was due, and what it asked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

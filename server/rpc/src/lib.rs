@@ -3,6 +3,7 @@
 //! - [`server`]: the protocol for the engine (`leeward-engine`), and handlers. [`client`]: calls at one or more replicas.
 //! - [`tier`]: servers that ask leaves, under threading models that change with the load.
 //! - [`address`]: the addresses of a name, and which protocol is spoken there.
+//! - [`ask`]: the requests that a load generator sends to a service.
 //! - [`statistics`]: the one method that servers answer themselves.
 //! - [`wire`]: the frames (`leeward-wire`). `tls`, with the feature of that name: certificates and keys from files (`leeward-tls`).
 //!
@@ -12,6 +13,7 @@
 #![forbid(unsafe_code)]
 
 pub mod address;
+pub mod ask;
 pub mod client;
 pub mod server;
 pub mod statistics;

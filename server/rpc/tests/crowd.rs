@@ -15,6 +15,7 @@ use leeward_rpc::client::{Connection, ConnectionConfig, Event, Request as Asked}
 use leeward_rpc::server::{Request, Server};
 use leeward_rpc::wire::Method;
 use leeward_runtime::{Clock, Idle};
+use leeward_testkit::wait::until;
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use peer::{eventually, is_settled};
 use std::io::{ErrorKind, Read, Write};
@@ -69,6 +70,7 @@ fn crowd(clients: usize, span: Duration) {
         if let Some(status) = child.try_wait().unwrap() {
             break status;
         }
+        // The memory is sampled until the clients' process ends.
         std::thread::sleep(Duration::from_millis(5));
     };
     assert!(ended.success());
@@ -107,24 +109,23 @@ fn a_crowd_for_a_core_that_is_stuck() {
         // The other core than the one that accepts.
         if std::thread::current().name() == Some("leeward-core-1") {
             begun.store(true, Ordering::SeqCst);
-            while !end.load(Ordering::SeqCst) {
-                std::thread::sleep(Duration::from_millis(1));
-            }
+            until("the core is let go", || end.load(Ordering::SeqCst));
         }
         Ok(())
     };
     let server = peer::builder("none", 2).start("127.0.0.1:0", handler).unwrap();
     let mut asking = [peer::Peer::registered(&server), peer::Peer::registered(&server)];
     let mut request = 0;
-    while !stuck.load(Ordering::SeqCst) {
+    until("the core is stuck", || {
         // Whose turn it is decides which core executes it, so that takes some.
         request += 1;
         asking[1].say(&peer::call(request, b""));
-        std::thread::sleep(Duration::from_millis(1));
-    }
+        stuck.load(Ordering::SeqCst)
+    });
     let crowd: Vec<TcpStream> = (0..CROWD).map(|_| TcpStream::connect(server.address()).unwrap()).collect();
     // Dealt out in turn, so the core that is not stuck has about as many as wait for the other.
     eventually(&server, |server| server.counts().connections >= 200);
+    // No event tells that no more are taken: within this time a server would take all of them.
     std::thread::sleep(Duration::from_millis(300));
     let taken = server.counts().connections;
     assert!(taken < 300, "{taken} of {CROWD} taken, and as many for a core that is stuck");
@@ -201,6 +202,7 @@ fn clients() {
         while one.ended < one.submitted {
             assert!(Instant::now() < patience, "requests without an end");
             one.turn(&clock, false);
+            // Answers arrive and timers run out.
             std::thread::sleep(Duration::from_micros(50));
         }
         assert_eq!(one.ended, one.submitted);

@@ -52,6 +52,7 @@ fn out_of_descriptors_and_back() {
     peers.iter_mut().for_each(|peer| peer.say(&register()));
     peer::eventually(&server, |server| server.counts().connections >= ROOM as u64 - 1);
     let (before, began) = (time_on_cpu(), Instant::now());
+    // The time over which the use of the CPU is measured.
     std::thread::sleep(Duration::from_millis(500));
     let (used, span) = (time_on_cpu() - before, began.elapsed());
     assert!(used * 4 < span, "{used:?} of CPU time within {span:?} of waiting");

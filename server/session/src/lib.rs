@@ -2,7 +2,8 @@
 //!
 //! - [`client`]: the client's [`client::Connection`]. It turns requests into bytes and answers into events.
 //! - [`server`]: the server's [`server::ServerConnection`]. It turns bytes into admitted calls, and their results into answers.
-//! - [`pair`]: both ends on a wire in virtual time, which delays, cuts and cheats.
+//!
+//! `leeward-pair` tests both on a wire in virtual time.
 //!
 //! Time, chance and room for bytes are arguments ([`leeward_host::Desk`] on the server's side). Never here: a socket, a
 //! clock, a thread, a decision about admission (`leeward-core`).
@@ -10,5 +11,4 @@
 #![forbid(unsafe_code)]
 
 pub mod client;
-pub mod pair;
 pub mod server;

@@ -147,6 +147,7 @@ fn silent_connections_and_half_requests_end() {
     half.send(b"set a 0 0 10\r\nabc");
     assert_eq!(half.rest(), b"CLIENT_ERROR the request has taken too long\r\n");
     let mut quiet = Client::new(server.address());
+    // Three times as long as a request may take.
     std::thread::sleep(std::time::Duration::from_millis(300));
     assert_eq!(quiet.ask(b"mn\r\n"), "MN\r\n", "one that has begun nothing may be silent");
     server.stop().unwrap();
@@ -249,6 +250,7 @@ fn those_that_take_no_answers_do_not_use_up_the_memory_of_all() {
     // It takes its answers, and so goes on; its own patience is not limited.
     for _ in 0..20 {
         assert_eq!(honest.ask(b"mn\r\n"), "MN\r\n");
+        // Two seconds in all, in which the others are sent away.
         std::thread::sleep(Duration::from_millis(100));
     }
     // Each of them has been sent away before its time, or refused: it has had an answer or two, not all that it asked for.
@@ -322,6 +324,7 @@ fn in_pieces(client: &mut Client) -> Duration {
     for _ in 0..10 {
         for piece in [&b"set"[..], b" p", b" 0", b" 0", b" 1", b"\r\n", b"x"] {
             client.send(piece);
+            // Each piece arrives alone.
             std::thread::sleep(Duration::from_millis(2));
         }
         assert_eq!(client.ask(b"\r\n"), "STORED\r\n");
@@ -349,6 +352,7 @@ fn a_request_in_pieces_does_not_pay_for_those_who_only_talk() {
                 }
             });
         }
+        // The talkers fill the core's queue, and no count of the server tells when it is full.
         std::thread::sleep(Duration::from_millis(300));
         in_pieces(&mut client)
     });
@@ -375,6 +379,7 @@ fn a_newcomer_whose_request_is_in_pieces_is_answered_beside_those_who_only_talk(
                 }
             });
         }
+        // The talkers fill the core's queue, and no count of the server tells when it is full.
         std::thread::sleep(Duration::from_millis(300));
         // More pieces than any connection may always come in.
         let request = format!("set {} 0 0 1\r\nx\r\n", "p".repeat(240));
@@ -382,6 +387,7 @@ fn a_newcomer_whose_request_is_in_pieces_is_answered_beside_those_who_only_talk(
             let mut client = Client::new(address);
             for piece in request.as_bytes().chunks(1) {
                 client.send(piece);
+                // Each piece arrives alone.
                 std::thread::sleep(Duration::from_millis(1));
             }
             assert_eq!(client.line(), "STORED\r\n");

@@ -6,7 +6,7 @@ use leeward_core::units::UnitError;
 use leeward_kv::case::{MEMORY, PairService, Pairs, memory, store_all};
 use leeward_kv::service::Kv;
 use leeward_kv::store::{Store, StoreConfig};
-use leeward_load::ask::Ask;
+use leeward_rpc::ask::Ask;
 use leeward_rpc::wire::Method;
 use leeward_services::arguments::{Argument, Elsewhere, Kind, Values};
 use leeward_services::case::{Case, CaseError, Notice, Progress, Requests, Target};

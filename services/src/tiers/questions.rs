@@ -6,7 +6,7 @@ use crate::arguments::Values;
 use crate::case::{CaseError, Notice, Progress, Requests, Target};
 use crate::served::Served;
 use leeward_core::units::UnitError;
-use leeward_load::ask::Ask;
+use leeward_rpc::ask::Ask;
 use leeward_rpc::wire::Method;
 use std::fmt::{self, Debug, Display, Formatter};
 use std::sync::Arc;

@@ -11,7 +11,7 @@ use std::io::Write;
 /// A comma-separated list of [needs](Need) whose absence fails a test; an unknown word in it is an error.
 pub const REQUIRE: &str = "LEEWARD_REQUIRE";
 
-/// The file to which a line is appended for each test that was skipped or gave up.
+/// The file to which a line is appended for each test that was skipped, and for each attempt that a busy machine spoilt.
 pub const SKIPS: &str = "LEEWARD_SKIPS";
 
 /// A program or kernel feature that tests need.
@@ -84,10 +84,20 @@ impl Need {
     }
 }
 
-/// Says that the running test gave up, because other work kept the machine from what the test observes. It does not fail,
-/// whatever is required: the machine's load is nobody's mistake. CI counts these lines.
-pub fn too_busy(why: impl Display) {
-    note("busy", "", &why.to_string());
+/// Attempts of a test that a busy machine disturbs.
+const ATTEMPTS: usize = 3;
+
+/// Repeats an attempt that ends with a reason why the machine was too busy for it: other work kept the machine from what
+/// the test observes. Each such attempt is noted as a line, which CI counts.
+///
+/// # Panics
+/// After three attempts, whatever is required: a test that never observes anything shows nothing.
+pub fn unless_busy(attempt: impl FnMut() -> Result<(), String>) {
+    assert!(succeeds(attempt, |why| note("busy", "", why)), "the machine was too busy for {ATTEMPTS} attempts");
+}
+
+fn succeeds(mut attempt: impl FnMut() -> Result<(), String>, mut busy: impl FnMut(&str)) -> bool {
+    (0..ATTEMPTS).any(|_| attempt().inspect_err(|why| busy(why)).is_ok())
 }
 
 /// The needs in a comma-separated list.
@@ -135,6 +145,19 @@ mod tests {
             assert_eq!(parse(need.word()), Ok(vec![need]));
         }
         assert!(parse("memcached,iouring").unwrap_err().starts_with("`iouring` is nothing"));
+    }
+
+    #[test]
+    fn a_test_fails_when_the_machine_was_too_busy_three_times_in_a_row() {
+        for (busy_attempts, expected) in [(0, true), (2, true), (3, false), (9, false)] {
+            let (mut attempts, mut notes) = (0, Vec::new());
+            let attempt = || {
+                attempts += 1;
+                if attempts > busy_attempts { Ok(()) } else { Err(format!("attempt {attempts}")) }
+            };
+            assert_eq!(succeeds(attempt, |why| notes.push(why.to_string())), expected, "{busy_attempts}");
+            assert_eq!(notes.len(), busy_attempts.min(ATTEMPTS));
+        }
     }
 
     /// Both read the same environment: a word that only one of them knows fails the whole run of the other.

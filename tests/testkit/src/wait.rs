@@ -12,7 +12,7 @@ pub const LIVENESS: Duration = Duration::from_secs(60);
 pub fn until(what: &str, mut holds: impl FnMut() -> bool) {
     let began = Instant::now();
     while !holds() {
-        assert!(began.elapsed() < LIVENESS, "{what} does not come");
+        assert!(began.elapsed() < LIVENESS, "never: {what}");
         std::thread::sleep(Duration::from_millis(1));
     }
 }

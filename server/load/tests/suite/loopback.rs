@@ -123,6 +123,7 @@ fn a_generator_that_is_late_says_so_and_skips_nothing() {
     let once = |progress: &leeward_load::Progress| {
         if !stalled && progress.counts.offered > 0 {
             stalled = true;
+            // The generator's thread is kept from its work.
             std::thread::sleep(stall);
         }
     };

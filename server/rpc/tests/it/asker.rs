@@ -2,12 +2,10 @@
 
 #![allow(dead_code, reason = "each test file uses a part of it")]
 
-use leeward_core::units::Priority;
+use leeward_pair::frames::{bytes, call_of, register};
 use leeward_rpc::client::{DatagramSize, DatagramStream};
 use leeward_rpc::server::Server;
-use leeward_rpc::wire::{
-    Budget, Call, CreditId, Decoder, Encoder, Frame, Method, PayloadLimit, Register, RequestId, Side, Timestamp,
-};
+use leeward_rpc::wire::{Decoder, Frame, Method, PayloadLimit, Side};
 use leeward_runtime::Clock;
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::TcpStream;
@@ -47,6 +45,7 @@ impl Carrier {
                 Err(error) if error.kind() == ErrorKind::WouldBlock => {
                     far.finish();
                     far.on_timer(clock.now());
+                    // Datagrams arrive.
                     std::thread::sleep(Duration::from_micros(50));
                     Err(ErrorKind::Interrupted.into())
                 }
@@ -73,16 +72,15 @@ impl Peer {
     pub(crate) fn registered(server: &Server) -> Peer {
         let mut peer =
             Peer { carrier: Carrier::to(server), decoder: Decoder::new(Side::Server, PayloadLimit::DEFAULT) };
-        let register = Register { timestamp: Timestamp(1), demand: 0, payload_max: PayloadLimit::DEFAULT };
-        peer.say(&bytes(&Frame::Register(register)));
+        peer.say(&bytes(&register()));
         assert!(peer.answer().unwrap().starts_with("Welcome"));
         peer
     }
 
     /// Sends these calls at once, numbered from `first`.
     pub(crate) fn call(&mut self, first: u64, method: u32, payloads: &[&[u8]]) {
-        let calls = (first..).zip(payloads).flat_map(|(request, payload)| bytes(&call(request, method, payload)));
-        self.say(&calls.collect::<Vec<u8>>());
+        let calls = (first..).zip(payloads).map(|(request, payload)| call_of(Method(method), request, payload));
+        self.say(&calls.flat_map(|call| bytes(&call)).collect::<Vec<u8>>());
     }
 
     /// Says all of `bytes`; what comes meanwhile is kept.
@@ -123,34 +121,4 @@ impl Peer {
             }
         }
     }
-}
-
-fn call(request: u64, method: u32, payload: &[u8]) -> Frame<'_> {
-    Frame::Call(Call {
-        request: RequestId::new(request).unwrap(),
-        timestamp: Timestamp(7),
-        credit: CreditId::NONE,
-        method: Method(method),
-        demand: 0,
-        budget: Budget::UNLIMITED,
-        priority: Priority::HIGHEST,
-        payload,
-    })
-}
-
-fn bytes(frame: &Frame<'_>) -> Vec<u8> {
-    let mut bytes = Vec::new();
-    Encoder::new(PayloadLimit::DEFAULT).append(frame, &mut bytes).unwrap();
-    bytes
-}
-
-/// Waits until `holds`, as long as it takes.
-pub(crate) fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
-    for _ in 0..30_000 {
-        if holds() {
-            return;
-        }
-        std::thread::sleep(Duration::from_millis(1));
-    }
-    panic!("never: {what}");
 }

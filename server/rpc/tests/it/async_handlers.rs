@@ -2,7 +2,7 @@
 //! their clients and their server. No time is asserted; sleeps are there to be waited for.
 
 use super::TRANSPORT;
-use crate::asker::{Peer, eventually};
+use crate::asker::Peer;
 use crate::serving::{Serve, over};
 use leeward_core::params::Raw;
 use leeward_core::units::Nanos;
@@ -11,6 +11,7 @@ use leeward_rpc::wire::Method;
 use leeward_runtime::Idle;
 use leeward_runtime::tasks::{current_core, yield_now};
 use leeward_runtime::timers::{self, Sleep, sleep, sleep_until, timeout};
+use leeward_testkit::wait::until;
 use std::future::{pending, poll_fn};
 use std::net::TcpStream;
 use std::pin::pin;
@@ -101,7 +102,7 @@ fn is_answered(peer: &mut Peer) {
 
 /// Every request has had exactly one end.
 fn is_balanced(server: &Server) {
-    eventually("all connections closed", || server.counts().connections == 0);
+    until("all connections closed", || server.counts().connections == 0);
     let counts = server.counts();
     assert_eq!(counts.received, counts.completed + counts.dropped + counts.abandoned, "{counts:?}");
 }
@@ -155,7 +156,7 @@ fn every_controller_takes_tasks() {
         for _ in 0..10 {
             for peer in &mut peers {
                 // These peers count no credits: one that has none is told so, and tries again.
-                eventually("an answer", || {
+                until("an answer", || {
                     request += 1;
                     peer.call(request, 20, &[b"x"]);
                     let answer = peer.answer().unwrap();
@@ -192,7 +193,7 @@ fn one_that_yields_keeps_no_one_from_the_network() {
         });
         let mut peer = Peer::registered(&server);
         peer.call(1, 1, &[b"", b"", b""]);
-        eventually("received", || server.counts().received == 3);
+        until("received", || server.counts().received == 3);
         peer.call(4, 2, &[b""]);
         (0..4).for_each(|_| is_answered(&mut peer));
         server.stop().unwrap();
@@ -207,6 +208,7 @@ fn a_wake_up_from_another_thread_is_never_lost() {
             let opener = Arc::clone(&gate);
             let pause = Duration::from_micros(u64::from(request.method.0));
             let thread = std::thread::spawn(move || {
+                // The wake-up comes at another moment of the task's way to sleep each time.
                 std::thread::sleep(pause);
                 opener.open();
             });
@@ -241,9 +243,9 @@ fn tasks_wake_each_other_across_cores() {
         });
         let mut peers: Vec<Peer> = (0..6).map(|_| Peer::registered(&server)).collect();
         peers.iter_mut().for_each(|peer| peer.call(1, 1, &[b"a", b"b"]));
-        eventually("all wait", || gate.waiting.lock().unwrap().len() == 12);
+        until("all wait", || gate.waiting.lock().unwrap().len() == 12);
         // What waits by its own will is no queueing delay.
-        eventually("no delay", || server.delay() == Nanos::ZERO);
+        until("no delay", || server.delay() == Nanos::ZERO);
         peers[0].call(3, 2, &[b"c"]);
         is_answered(&mut peers[0]);
         peers.iter_mut().for_each(|peer| (0..2).for_each(|_| is_answered(peer)));
@@ -272,7 +274,7 @@ fn a_time_out_drops_what_took_too_long() {
         let answer = peer.answer().unwrap();
         assert!(answer.starts_with("Failure") && answer.contains("took too long"), "{answer}");
     }
-    eventually("all dropped", || alive.load(Ordering::SeqCst) == 0);
+    until("all dropped", || alive.load(Ordering::SeqCst) == 0);
     server.stop().unwrap();
 }
 
@@ -316,7 +318,7 @@ fn a_panic_fails_one_request() {
         }
         let mut leaves = Peer::registered(&server);
         leaves.call(1, 4, &[b""]);
-        eventually("received", || server.counts().received == 7);
+        until("received", || server.counts().received == 7);
         drop(leaves);
         is_balanced(&server);
         let mut peer = Peer::registered(&server);
@@ -350,9 +352,9 @@ fn a_client_that_leaves_takes_its_tasks_along() {
             for peer in &mut peers {
                 (1..=3).for_each(|method| peer.call(u64::from(method) * 10, method, &[b"a", b"b"]));
             }
-            eventually("all begun", || alive.load(Ordering::SeqCst) == 30);
+            until("all begun", || alive.load(Ordering::SeqCst) == 30);
             drop(peers);
-            eventually("all dropped", || alive.load(Ordering::SeqCst) == 0);
+            until("all dropped", || alive.load(Ordering::SeqCst) == 0);
             is_balanced(&server);
             assert_eq!(server.counts().abandoned, 30 * round);
         }
@@ -366,7 +368,7 @@ fn a_stop_waits_for_tasks_that_end() {
         let server = start(cores, Idle::Block, sleeper);
         let mut peers: Vec<Peer> = (0..4).map(|_| Peer::registered(&server)).collect();
         peers.iter_mut().for_each(|peer| peer.call(1, 60_000, &[b"a", b"b"]));
-        eventually("received", || server.counts().received == 8);
+        until("received", || server.counts().received == 8);
         server.stop().unwrap();
         for peer in &mut peers {
             (0..2).for_each(|_| is_answered(peer));
@@ -403,7 +405,7 @@ fn a_stop_drops_tasks_that_never_end() {
         for peer in &mut peers {
             (1..=3).for_each(|method| peer.call(u64::from(method) * 10, method, &[b"a", b"b"]));
         }
-        eventually("all begun", || alive.load(Ordering::SeqCst) == 24);
+        until("all begun", || alive.load(Ordering::SeqCst) == 24);
         server.stop().unwrap();
         assert_eq!(alive.load(Ordering::SeqCst), 0, "nothing outlives its server");
         for peer in &mut peers {
@@ -491,6 +493,7 @@ fn answers_after_a_wait(have_asked_before: bool) -> Answers {
             match request.method {
                 // Keeps the core from its network, so that it finds the others' requests all at once.
                 Method(1) => while !freed.load(Ordering::SeqCst) {},
+                // A poll that outlasts the others' requests.
                 Method(2) => std::thread::sleep(Duration::from_secs(1)),
                 _ => {}
             }
@@ -507,7 +510,7 @@ fn answers_after_a_wait(have_asked_before: bool) -> Answers {
         }
     }
     first.call(1, 1, &[b""]);
-    eventually("begun", || alive.load(Ordering::SeqCst) == 1);
+    until("begun", || alive.load(Ordering::SeqCst) == 1);
     // To take these in makes the core's look at its network a long one.
     let strangers: Vec<_> = (0..32).map(|_| TcpStream::connect(server.address()).unwrap()).collect();
     others.iter_mut().for_each(|peer| peer.call(2, 2, &[b""]));

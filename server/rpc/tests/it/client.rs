@@ -13,6 +13,7 @@ use leeward_rpc::client::{Builder, CallError, CallOptions, Client, Effect, Trans
 use leeward_rpc::server::{Failed, Request, Server};
 use leeward_rpc::wire::{DropReason, Method, PayloadLimit};
 use leeward_runtime::Idle;
+use leeward_testkit::wait::until;
 
 const ECHO: Method = Method(1);
 
@@ -31,6 +32,7 @@ fn handler(request: &Request<'_>, reply: &mut Vec<u8>) -> Result<(), Failed> {
         Method(1) => reply.extend_from_slice(request.payload),
         Method(2) => return Err(Failed::Because("no such luck".into())),
         Method(3) => {
+            // A service time within which a client can cancel or lose its call.
             std::thread::sleep(Duration::from_millis(20));
             reply.extend_from_slice(request.payload);
         }
@@ -74,6 +76,7 @@ fn again(address: &str) -> Server {
         if let Ok(server) = builder.start(near, handler) {
             return server;
         }
+        // The system gives the address back.
         std::thread::sleep(Duration::from_millis(5));
     }
     panic!("{address} does not come free");
@@ -88,17 +91,6 @@ fn builder(name: &str) -> Builder {
 fn client(name: &str, servers: &[&Server]) -> Client {
     let servers = servers.iter().map(|server| place(server));
     servers.fold(builder(name), Builder::reached).build().unwrap()
-}
-
-/// Waits until `holds`, as long as it takes.
-fn eventually(what: &str, holds: impl Fn() -> bool) {
-    for _ in 0..30_000 {
-        if holds() {
-            return;
-        }
-        std::thread::sleep(Duration::from_millis(1));
-    }
-    panic!("never: {what}");
 }
 
 fn executor() -> tokio::runtime::Runtime {
@@ -155,7 +147,7 @@ fn plain_threads_and_other_executors_are_as_good() {
     assert_eq!(pollster::block_on(client.call(ECHO, vec![1, 2])).unwrap().payload, [1, 2]);
     // The call is made before anybody polls.
     let early = client.call(ECHO, "early");
-    eventually("the answer is there", || client.counts().completed == 3);
+    until("the answer is there", || client.counts().completed == 3);
     assert_eq!(pollster::block_on(early).unwrap().payload, b"early");
     let threads: Vec<_> = (0..8_u8)
         .map(|thread| {
@@ -225,7 +217,7 @@ fn a_server_that_comes_back_is_found_again() {
     let client = builder("breakwater").reached(address.as_str()).backoff(least, most).build().unwrap();
     assert_eq!(client.call_blocking(ECHO, "here").unwrap().payload, b"here");
     first.stop().unwrap();
-    eventually("the loss is seen", || client.connected() == 0);
+    until("the loss is seen", || client.connected() == 0);
     // Made while nobody is there: waits for the next one.
     let waiting = client.call(ECHO, "patience");
     let second = again(&address);
@@ -245,14 +237,14 @@ fn of_two_replicas_one_may_be_down_or_go_down() {
         .fold(builder("breakwater"), Builder::reached)
         .build()
         .unwrap();
-    eventually("both are connected", || client.connected() == 2);
+    until("both are connected", || client.connected() == 2);
     for turn in 0..200_u32 {
         let response = client.call_blocking(ECHO, turn.to_le_bytes()).unwrap();
         assert_eq!(response.payload, turn.to_le_bytes());
         assert!(response.replica > 0);
     }
     first.stop().unwrap();
-    eventually("one is left", || client.connected() == 1);
+    until("one is left", || client.connected() == 1);
     for _ in 0..50 {
         assert_eq!(client.call_blocking(ECHO, "x").unwrap().replica, 2);
     }
@@ -274,12 +266,12 @@ fn dropped_futures_cost_no_credit_and_disturb_nobody() {
             assert_eq!(client.call_blocking(ECHO, "still well").unwrap().payload, b"still well");
         }
     }
-    eventually("every call has ended", || client.counts().ended() == client.counts().calls);
+    until("every call has ended", || client.counts().ended() == client.counts().calls);
     let counts = client.counts();
     assert_eq!((counts.connects, counts.protocol), (1, 0), "late answers are no surprise");
     assert_eq!(counts.completed + counts.cancelled, counts.calls, "{counts:?}");
     drop(client);
-    eventually("the session is given back", || server.gauges().credits_issued == Some(0));
+    until("the session is given back", || server.gauges().credits_issued == Some(0));
 }
 
 #[test]
@@ -303,8 +295,8 @@ fn the_last_clone_lets_calls_end_and_takes_the_thread_with_it() {
     drop(client);
     drop(clone);
     assert_eq!(pollster::block_on(call).unwrap().payload, b"slow");
-    eventually("the thread has ended", || !thread_lives("lw-last-clone"));
-    eventually("the connection has ended", || server.counts().connections == 0);
+    until("the thread has ended", || !thread_lives("lw-last-clone"));
+    until("the connection has ended", || server.counts().connections == 0);
 }
 
 #[test]
@@ -320,7 +312,7 @@ fn a_shut_down_ends_everything_at_once() {
             Err(error) => panic!("{error}"),
         }
     }
-    eventually("nothing is left", || server.counts().connections == 0);
+    until("nothing is left", || server.counts().connections == 0);
     assert_eq!(client.call_blocking(ECHO, "late"), Err(CallError::ShutDown { effect: Effect::Excluded }));
     let counts = client.counts();
     assert_eq!((counts.calls, client.connected()), (counts.ended(), 0));
@@ -346,7 +338,7 @@ fn wakers_may_make_and_drop_calls() {
     let mut call = std::pin::pin!(client.call(Method(3), "x"));
     let mut context = std::task::Context::from_waker(&waker);
     assert!(std::future::Future::poll(call.as_mut(), &mut context).is_pending());
-    eventually("it is woken", || inline.woken.load(Ordering::Relaxed) == 1);
+    until("it is woken", || inline.woken.load(Ordering::Relaxed) == 1);
     assert!(std::future::Future::poll(call.as_mut(), &mut context).is_ready());
-    eventually("both have ended", || client.counts().ended() == 2);
+    until("both have ended", || client.counts().ended() == 2);
 }

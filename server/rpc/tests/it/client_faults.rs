@@ -10,6 +10,7 @@ use leeward_core::params::{Params, Raw};
 use leeward_core::units::Nanos;
 use leeward_rpc::client::{Builder, CallError, CallOptions, Client, Effect};
 use leeward_rpc::wire::{DropReason, ErrorCode, Fatal, Frame, Message, Method, Regime, RequestId};
+use leeward_testkit::wait::until;
 
 const ECHO: Method = Method(1);
 
@@ -25,18 +26,8 @@ fn builder(puppets: &[&Puppet]) -> Builder {
 
 fn client(puppets: &[&Puppet]) -> Client {
     let client = builder(puppets).build().unwrap();
-    eventually("all are connected", || client.connected() == puppets.len());
+    until("all are connected", || client.connected() == puppets.len());
     client
-}
-
-fn eventually(what: &str, holds: impl Fn() -> bool) {
-    for _ in 0..30_000 {
-        if holds() {
-            return;
-        }
-        std::thread::sleep(Duration::from_millis(1));
-    }
-    panic!("never: {what}");
 }
 
 /// Welcomes and echoes for as long as the connection lives.
@@ -72,18 +63,18 @@ fn mute(window: u32) -> Puppet {
 fn without_credit_a_call_expires_and_a_full_queue_ends_the_oldest() {
     let puppet = mute(0);
     let client = builder(&[&puppet]).expiry(Nanos::from_millis(5)).queue(2).build().unwrap();
-    eventually("it is connected", || client.connected() == 1);
+    until("it is connected", || client.connected() == 1);
     match client.call_blocking(ECHO, "x") {
         Err(CallError::Expired { waited }) => assert!(waited >= Nanos::from_millis(5)),
         other => panic!("{other:?}"),
     }
     let client = builder(&[&puppet]).queue(2).build().unwrap();
-    eventually("it is connected", || client.connected() == 1);
+    until("it is connected", || client.connected() == 1);
     let mut calls: Vec<_> = (0..3).map(|_| client.call(ECHO, "x")).collect();
     let end = pollster::block_on(calls.remove(0));
     assert!(matches!(end, Err(CallError::QueueFull { .. })), "{end:?}");
     drop(calls);
-    eventually("all have ended", || client.counts().ended() == 3);
+    until("all have ended", || client.counts().ended() == 3);
 }
 
 #[test]
@@ -97,7 +88,7 @@ fn more_than_all_queues_hold_is_refused_at_once() {
     let full = client.counts().queue_full;
     assert!((100 - 7..100).contains(&full), "{full}");
     drop(calls);
-    eventually("all have ended", || client.counts().ended() == 100);
+    until("all have ended", || client.counts().ended() == 100);
 }
 
 #[test]
@@ -174,7 +165,8 @@ fn a_server_that_falls_silent_is_given_up() {
 fn an_idle_connection_is_kept_alive() {
     let puppet = Puppet::start(echo);
     let client = builder(&[&puppet]).keep_alive(Nanos::from_millis(2), Nanos::from_secs(30)).build().unwrap();
-    eventually("it is connected", || client.connected() == 1);
+    until("it is connected", || client.connected() == 1);
+    // Thirty intervals without a call.
     std::thread::sleep(Duration::from_millis(60));
     assert_eq!(client.call_blocking(ECHO, "x").unwrap().payload, b"x");
     assert_eq!(puppet.accepted(), 1);
@@ -242,7 +234,7 @@ fn nonsense_from_the_server_is_an_error_and_the_next_connection_serves() {
             Err(CallError::Disconnected { effect: Effect::Possible, .. }) if number == 5 => {}
             other => panic!("{number}: {other:?}"),
         }
-        eventually("it is given up and replaced", || client.counts().connects == number as u64 + 2);
+        until("it is given up and replaced", || client.counts().connects == number as u64 + 2);
     }
     assert_eq!(client.call_blocking(ECHO, "well").unwrap().payload, b"well");
 }
@@ -268,7 +260,7 @@ fn the_servers_farewell_is_the_reason() {
 fn a_rejected_call_is_served_by_the_other_replica() {
     let (full, free) = (rejecting(DropReason::Delay, 0), Puppet::start(echo));
     let client = builder(&[&full, &free]).retries(1, 100).build().unwrap();
-    eventually("both are connected", || client.connected() == 2);
+    until("both are connected", || client.connected() == 2);
     for turn in 0..50_u8 {
         let response = client.call_blocking(ECHO, [turn]).unwrap();
         assert_eq!((response.payload, response.replica), (vec![turn], 1));
@@ -304,7 +296,7 @@ fn what_may_have_begun_and_what_should_wait_is_not_retried() {
 fn retries_stay_within_their_budget() {
     let all = [rejecting(DropReason::Delay, 0), rejecting(DropReason::Delay, 0), rejecting(DropReason::Delay, 0)];
     let client = builder(&[&all[0], &all[1], &all[2]]).retries(2, 10).build().unwrap();
-    eventually("all are connected", || client.connected() == 3);
+    until("all are connected", || client.connected() == 3);
     for _ in 0..500 {
         let end = client.call_blocking(ECHO, "x");
         assert!(matches!(end, Err(CallError::Rejected { reason: DropReason::Delay, .. })), "{end:?}");
@@ -319,7 +311,7 @@ fn retries_stay_within_their_budget() {
 fn a_server_that_is_stopping_is_avoided() {
     let (leaving, staying) = (rejecting(DropReason::ShuttingDown, 0), Puppet::start(echo));
     let client = builder(&[&leaving, &staying]).retries(1, 100).build().unwrap();
-    eventually("both are connected", || client.connected() == 2);
+    until("both are connected", || client.connected() == 2);
     for _ in 0..100 {
         assert_eq!(client.call_blocking(ECHO, "x").unwrap().replica, 1);
     }
@@ -344,16 +336,16 @@ fn a_dropped_future_frees_its_place_and_is_never_sent() {
         }
     });
     let client = builder(&[&puppet]).queue(1).build().unwrap();
-    eventually("it is connected", || client.connected() == 1);
+    until("it is connected", || client.connected() == 1);
     let first = client.call(ECHO, "first");
     assert_eq!(hears.recv().unwrap(), "first");
     let unwanted = client.call(ECHO, "unwanted");
     drop(unwanted);
     let last = client.call(ECHO, "last");
-    eventually("the unwanted one is gone", || client.counts().cancelled == 1);
+    until("the unwanted one is gone", || client.counts().cancelled == 1);
     // Dropped when it has been sent: its answer is discarded, its credit comes back with it.
     drop(first);
-    eventually("so is the first", || client.counts().cancelled == 2);
+    until("so is the first", || client.counts().cancelled == 2);
     go.send(()).unwrap();
     assert_eq!(pollster::block_on(last).unwrap().payload, b"last");
     assert_eq!(hears.recv().unwrap(), "last");
@@ -467,7 +459,7 @@ fn every_call_ends_once_whatever_the_servers_do() {
         };
         let all = async { tokio::time::timeout(Duration::from_secs(120), all).await };
         executor.block_on(all).unwrap_or_else(|_| panic!("seed {seed:#x}: a call never ends: {:?}", client.counts()));
-        eventually("the books are closed", || client.counts().ended() == client.counts().calls);
+        until("the books are closed", || client.counts().ended() == client.counts().calls);
         let counts = client.counts();
         assert_eq!(counts.calls, 24 * 40, "seed {seed:#x}");
         assert!(counts.completed > 0 && counts.shut_down == 0, "seed {seed:#x}: {counts:?}");

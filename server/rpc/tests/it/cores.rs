@@ -57,6 +57,7 @@ fn bursts(server: &Server, rounds: u64) -> u64 {
             }
         }
         if round % 4 == 0 {
+            // The allocator parks cores that have nothing to do.
             std::thread::sleep(Duration::from_millis(2));
         }
     }
@@ -134,6 +135,7 @@ fn a_server_of_parked_cores_stops_in_good_order() {
             let calls: Vec<u8> = (1..=8).flat_map(|n| bytes(&call(n, &[0; 300]))).collect();
             peer.stream.write_all(&calls).unwrap();
         }
+        // The stop meets the cores in another state each time.
         std::thread::sleep(Duration::from_millis(stopped_after_ms));
         let counts = server.stop().unwrap();
         assert_eq!(counts.connections, 0);

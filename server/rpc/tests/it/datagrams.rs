@@ -1,7 +1,6 @@
 //! Sessions over datagrams and real sockets: that both ends meet, what does not fit, a network with faults, restarts of either
 //! end, and foreign datagrams. No time is asserted.
 
-use crate::asker::eventually;
 use crate::relay::Relay;
 use crate::serving::Serve;
 use leeward_core::params::Params;
@@ -11,6 +10,7 @@ use leeward_rpc::server::{Failed, Request, Server};
 use leeward_rpc::wire::Method;
 use leeward_runtime::Idle;
 use leeward_testkit::greetings::GREETINGS;
+use leeward_testkit::wait::until;
 use std::collections::HashMap;
 use std::io::ErrorKind;
 use std::net::UdpSocket;
@@ -39,6 +39,7 @@ fn serve_at(door: &str, cores: usize, admission: &str, executed: &Executed) -> S
             *executed.lock().unwrap().entry(request.payload.to_vec()).or_default() += 1;
             match request.method {
                 LONG => reply.resize(5_000, 7),
+                // Longer than a client waits before it asks again.
                 SLOW => std::thread::sleep(Duration::from_millis(60)),
                 _ => reply.extend_from_slice(request.payload),
             }
@@ -105,7 +106,7 @@ fn every_call_ends_once_over_a_network_with_faults() {
         let client = client(admission, relay.address, 3);
         assert_eq!(ask_many(&client, 8, 300), 2_400);
         assert!(executed.lock().unwrap().values().all(|times| *times == 1), "executed twice");
-        eventually("loss is counted", || {
+        until("loss is counted", || {
             let statistics = server.statistics();
             statistics.duplicates > 0 && statistics.retransmitted > 0
         });
@@ -199,7 +200,7 @@ fn a_call_that_takes_long_is_executed_once() {
     }
     client.call_blocking(SLOW, b"slow").unwrap();
     assert_eq!(executed.lock().unwrap()[&b"slow"[..]], 1);
-    eventually("it was asked for again meanwhile", || server.statistics().duplicates > 0);
+    until("it was asked for again meanwhile", || server.statistics().duplicates > 0);
     server.stop().unwrap();
 }
 
@@ -245,7 +246,7 @@ fn a_client_that_goes_gives_its_session_back() {
         let client = client("breakwater", door(&server), 1);
         client.call_blocking(ECHO, b"hello").unwrap();
     }
-    eventually("no session is left", || server.counts().connections == 0);
+    until("no session is left", || server.counts().connections == 0);
     assert_eq!(server.gauges().credits_issued, Some(0));
     server.stop().unwrap();
 }

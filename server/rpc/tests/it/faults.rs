@@ -9,6 +9,7 @@ use leeward_core::params::Raw;
 use leeward_core::units::Nanos;
 use leeward_rpc::server::{Failed, Request, Server};
 use leeward_rpc::wire::{ErrorCode, Frame, Ping, Timestamp};
+use leeward_testkit::wait::until;
 use nix::libc::linger;
 use nix::sys::socket::{setsockopt, sockopt};
 use std::io::{Read, Write};
@@ -96,6 +97,7 @@ fn a_peer_that_has_gone_silently() {
         // A sign of life is enough to stay. The other that is silent has been told so and does not end its half either.
         while !gone.load(Ordering::SeqCst) || server.counts().connections > 1 {
             chatty.say(&Frame::Ping(Ping { timestamp: Timestamp(3) }));
+            // A fraction of the silence that is allowed.
             std::thread::sleep(Duration::from_millis(20));
         }
         silent.join().unwrap()
@@ -112,6 +114,7 @@ fn pongs_of_a_crowd(count: usize) -> usize {
     let flood = bytes(&Frame::Ping(Ping { timestamp: Timestamp(3) })).repeat(8 * 1024);
     let mut crowd: Vec<Peer> = (0..count).map(|_| Peer::registered(&server)).collect();
     crowd.iter_mut().for_each(|peer| peer.stream.write_all(&flood).unwrap());
+    // The same time for every crowd: the answers within it are what is compared.
     std::thread::sleep(Duration::from_millis(500));
     let mut read = |peer: &mut Peer| {
         peer.stream.set_nonblocking(true).unwrap();
@@ -169,6 +172,7 @@ fn a_stop_while_clients_do_not_stop() {
     for controller in ["none", "breakwater"] {
         let server = builder(controller, 2)
             .serve(|_: &Request<'_>, _: &mut Vec<u8>| {
+                // A service time, so that calls wait when the server stops.
                 std::thread::sleep(Duration::from_millis(1));
                 Ok(())
             })
@@ -280,6 +284,7 @@ fn a_frame_that_takes_too_long() {
             if stream.write_all(byte).is_err() {
                 break;
             }
+            // A byte at a time, for longer than a frame may take.
             std::thread::sleep(Duration::from_millis(10));
         }
     });
@@ -395,9 +400,7 @@ fn without_credits_the_bound_on_unanswered_calls_remains() {
     let may_begin: &AtomicBool = Box::leak(Box::new(AtomicBool::new(false)));
     let server = builder("none", 1)
         .serve(move |_: &Request<'_>, _: &mut Vec<u8>| {
-            while !may_begin.load(Ordering::SeqCst) {
-                std::thread::sleep(Duration::from_millis(1));
-            }
+            until("the calls may begin", || may_begin.load(Ordering::SeqCst));
             Ok(())
         })
         .unwrap();
@@ -409,6 +412,7 @@ fn without_credits_the_bound_on_unanswered_calls_remains() {
     let mut writer = peer.stream.try_clone().unwrap();
     let sending = std::thread::spawn(move || writer.write_all(&burst).unwrap());
     eventually(&server, |server| server.counts().received > 0);
+    // No event tells that no more are read: within this time a server would read all of them.
     std::thread::sleep(Duration::from_millis(100));
     assert!(server.counts().received <= 256, "{:?}", server.counts());
     may_begin.store(true, Ordering::SeqCst);

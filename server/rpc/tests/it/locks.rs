@@ -13,9 +13,9 @@ use leeward_rpc::statistics::{self, Statistics};
 use leeward_rpc::wire::{DropReason, Method};
 use leeward_runtime::locks::{Kind, Mutex};
 use leeward_runtime::{Idle, budget};
+use leeward_testkit::wait::until;
 use std::io::{self, Write};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
 
 const ADD: Method = Method(1);
 /// Answers what is left of the budget.
@@ -76,14 +76,6 @@ fn client(server: &Server) -> Client {
         .unwrap()
 }
 
-fn wait_until(what: impl Fn() -> bool) {
-    let began = Instant::now();
-    while !what() {
-        assert!(began.elapsed() < Duration::from_secs(60), "it does not happen");
-        std::thread::sleep(Duration::from_millis(1));
-    }
-}
-
 #[test]
 fn a_refused_request_is_a_drop_with_the_locks_name() {
     for start in [plain, with_tasks] {
@@ -94,7 +86,7 @@ fn a_refused_request_is_a_drop_with_the_locks_name() {
         std::thread::scope(|threads| {
             // The oldest waiter is a thread of ours.
             let waiter = threads.spawn(|| *account.lock_blocking());
-            wait_until(|| account.delay() > Nanos::from_millis(1));
+            until("a delay", || account.delay() > Nanos::from_millis(1));
             let options = || CallOptions::new().budget(Nanos::from_millis(1));
             for _ in 0..3 {
                 match client.call_blocking_with(ADD, "", options()) {
@@ -113,7 +105,7 @@ fn a_refused_request_is_a_drop_with_the_locks_name() {
         assert_eq!(account.stats().refused, 3);
         assert!(leeward_runtime::locks::stats().iter().any(|lock| lock.name == "accounts" && lock.kind == Kind::Mutex));
         client.shut_down();
-        wait_until(|| server.gauges().credits_issued.is_none_or(|issued| issued == 0));
+        until("the end of the session", || server.gauges().credits_issued.is_none_or(|issued| issued == 0));
         let counts = server.stop().unwrap();
         assert_eq!((counts.received, counts.completed, counts.dropped), (4, 1, 3));
     }
@@ -189,7 +181,7 @@ fn a_server_tells_of_its_locks_and_drops() {
         let held = account.lock_blocking();
         std::thread::scope(|threads| {
             let waiter = threads.spawn(|| *account.lock_blocking());
-            wait_until(|| account.delay() > Nanos::from_millis(1));
+            until("a delay", || account.delay() > Nanos::from_millis(1));
             let refused = client.call_blocking_with(ADD, "", CallOptions::new().budget(Nanos::from_millis(1)));
             assert!(refused.is_err());
             drop(held);
@@ -231,7 +223,7 @@ fn a_recording_with_refusals_replays() {
     let held = account.lock_blocking();
     std::thread::scope(|threads| {
         let waiter = threads.spawn(|| *account.lock_blocking());
-        wait_until(|| account.delay() > Nanos::from_millis(1));
+        until("a delay", || account.delay() > Nanos::from_millis(1));
         for _ in 0..10 {
             let refused = client.call_blocking_with(ADD, "", CallOptions::new().budget(Nanos::from_millis(1)));
             assert!(matches!(refused, Err(CallError::Rejected { reason: DropReason::Lock, .. })));

@@ -7,11 +7,10 @@
 use crate::serving::Serve;
 use leeward_allocation as allocation;
 use leeward_core::params::Raw;
-use leeward_core::units::{Nanos, Priority};
+use leeward_core::units::Nanos;
+pub(crate) use leeward_pair::frames::{bytes, call, register};
 use leeward_rpc::server::{Builder, Failed, IoUring, Request, Server};
-use leeward_rpc::wire::{
-    Budget, Call, CreditId, Decoder, Encoder, Frame, Method, PayloadLimit, Regime, Register, RequestId, Side, Timestamp,
-};
+use leeward_rpc::wire::{Decoder, Frame, PayloadLimit, Regime, Side};
 use leeward_runtime::Idle;
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -99,29 +98,6 @@ impl Peer {
             }
         }
     }
-}
-
-pub(crate) fn register() -> Frame<'static> {
-    Frame::Register(Register { timestamp: Timestamp(1), demand: 0, payload_max: PayloadLimit::DEFAULT })
-}
-
-pub(crate) fn call(request: u64, payload: &[u8]) -> Frame<'_> {
-    Frame::Call(Call {
-        request: RequestId::new(request).unwrap(),
-        timestamp: Timestamp(7),
-        credit: CreditId::NONE,
-        method: Method(1),
-        demand: 0,
-        budget: Budget::UNLIMITED,
-        priority: Priority::HIGHEST,
-        payload,
-    })
-}
-
-pub(crate) fn bytes(frame: &Frame<'_>) -> Vec<u8> {
-    let mut bytes = Vec::new();
-    Encoder::new(PayloadLimit::DEFAULT).append(frame, &mut bytes).unwrap();
-    bytes
 }
 
 pub(crate) fn echo(request: &Request<'_>, reply: &mut Vec<u8>) -> Result<(), Failed> {

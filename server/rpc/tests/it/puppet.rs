@@ -158,6 +158,7 @@ impl Puppet {
             let mut peers = Vec::new();
             while !stop.load(Ordering::Relaxed) {
                 let Ok((stream, _)) = listener.accept() else {
+                    // A blocking `accept` would not see the stop.
                     thread::sleep(Duration::from_millis(1));
                     continue;
                 };

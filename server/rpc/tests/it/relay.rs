@@ -40,6 +40,7 @@ impl Relay {
         let thread = std::thread::spawn(move || {
             while !ends.load(Ordering::Relaxed) {
                 if !traffic.pass() {
+                    // The next datagram comes, or a held one is due.
                     std::thread::sleep(Duration::from_micros(50));
                 }
             }

@@ -194,6 +194,7 @@ fn a_stop_answers_what_is_owed_and_says_goodbye() {
     let server = Server::builder()
         .idle(Idle::Block)
         .serve(|_: &Request<'_>, reply: &mut Vec<u8>| {
+            // The stop comes meanwhile.
             std::thread::sleep(Duration::from_millis(200));
             reply.push(1);
             Ok(())
@@ -227,6 +228,7 @@ fn drops_are_answered_too() {
         .admission(&algorithm, params)
         .idle(Idle::Block)
         .serve(|_: &Request<'_>, _: &mut Vec<u8>| {
+            // The rest of the burst arrives meanwhile.
             std::thread::sleep(Duration::from_millis(20));
             Ok(())
         })

@@ -1,10 +1,8 @@
 //! A client over a real socket that sends ahead, and accounts for every answer.
 
-use leeward_core::units::Priority;
+use leeward_pair::frames::{bytes, call_of, register};
 use leeward_rpc::server::Server;
-use leeward_rpc::wire::{
-    Budget, Call, CreditId, Decoder, Encoder, Frame, Method, PayloadLimit, Register, RequestId, Side, Timestamp,
-};
+use leeward_rpc::wire::{Decoder, Frame, Method, PayloadLimit, Side};
 use std::io::{ErrorKind, Read, Write};
 use std::net::TcpStream;
 use std::time::{Duration, Instant};
@@ -31,31 +29,18 @@ impl Asking {
         let stream = TcpStream::connect(server.address()).unwrap();
         stream.set_nodelay(true).unwrap();
         let mut asking = Asking { stream, decoder: Decoder::new(Side::Server, PayloadLimit::DEFAULT), out: Vec::new() };
-        asking.say(&Frame::Register(Register {
-            timestamp: Timestamp(1),
-            demand: 0,
-            payload_max: PayloadLimit::DEFAULT,
-        }));
+        asking.say(&register());
         asking.send();
         asking
     }
 
     fn say(&mut self, frame: &Frame<'_>) {
-        Encoder::new(PayloadLimit::DEFAULT).append(frame, &mut self.out).unwrap();
+        self.out.extend(bytes(frame));
     }
 
     /// A call that goes with the next [`Asking::send`].
     pub(crate) fn call(&mut self, request: u64, method: u32, payload: &[u8]) {
-        self.say(&Frame::Call(Call {
-            request: RequestId::new(request).unwrap(),
-            timestamp: Timestamp(7),
-            credit: CreditId::NONE,
-            method: Method(method),
-            demand: 0,
-            budget: Budget::UNLIMITED,
-            priority: Priority::HIGHEST,
-            payload,
-        }));
+        self.say(&call_of(Method(method), request, payload));
     }
 
     pub(crate) fn send(&mut self) {

@@ -77,6 +77,7 @@ impl Miser {
                     peers.push((socket, Decoder::new(Side::Client, PayloadLimit::DEFAULT), window));
                 }
                 peers.retain_mut(|(socket, decoder, window)| serve(socket, decoder, window, &given));
+                // Clients connect and ask.
                 thread::sleep(Duration::from_micros(200));
             }
         });

@@ -100,6 +100,7 @@ fn a_silent_leaf_is_asked_no_more_until_it_says_something() {
         let stopped = {
             let (is_stopped, executed) = (Arc::clone(&is_stopped), Arc::clone(&executed));
             move |request: &Request<'_>, reply: &mut Vec<u8>| {
+                // The leaf stands still until the test lets it go on.
                 while is_stopped.load(Ordering::Relaxed) {
                     std::thread::sleep(Duration::from_millis(1));
                 }

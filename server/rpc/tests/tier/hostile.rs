@@ -36,6 +36,7 @@ pub(crate) fn impostor(at: &str, manner: Manner) -> (SocketAddr, Arc<AtomicBool>
         let mut kept = Vec::new();
         while !told.load(Ordering::SeqCst) {
             let Ok((mut socket, _)) = listener.accept() else {
+                // A blocking `accept` would not see the end.
                 thread::sleep(Duration::from_millis(1));
                 continue;
             };
@@ -109,6 +110,7 @@ fn a_leaf_that_comes_back_is_asked_within_two_seconds() {
         for request in 2..40 {
             assert!(answered(&asking.ask(request, 1, b"at least one")) >= 1, "{setup}");
         }
+        // The tier tries the leaf that is away again and again, and waits longer each time.
         thread::sleep(Duration::from_millis(500));
         let back = server();
         let back = back.start(&address, |request: &leeward_rpc::server::Request<'_>, reply: &mut Vec<u8>| {
@@ -119,6 +121,7 @@ fn a_leaf_that_comes_back_is_asked_within_two_seconds() {
         let began = Instant::now();
         while answered(&asking.ask(40, 1, b"both again")) < 2 {
             assert!(began.elapsed() < Duration::from_secs(2), "{setup}");
+            // The next attempt to connect.
             thread::sleep(Duration::from_millis(5));
         }
         tier.stop().unwrap();

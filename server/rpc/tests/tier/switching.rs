@@ -82,6 +82,7 @@ fn switch(switch: &Switch, seed: u64, longest: Duration, span: Duration) {
     while began.elapsed() < span {
         let setup = MODELS[draw(MODELS.len() as u64) as usize];
         switch.change(threading(setup)).unwrap();
+        // The next switch meets another state of this one.
         thread::sleep(Duration::from_micros(1 + draw(longest.as_micros() as u64)));
     }
 }
@@ -130,6 +131,7 @@ fn run(seed: u64, longest: Duration, span: Duration) -> Outcome {
         if outcome.not_parked == 0 {
             break;
         }
+        // Threads park.
         thread::sleep(Duration::from_millis(1));
     }
     tier.stop().unwrap();

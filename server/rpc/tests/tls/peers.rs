@@ -7,7 +7,6 @@ use leeward_rpc::server::{Builder, Failed, Request, Server};
 use leeward_rpc::tls::{ClientTls, ServerTls};
 use leeward_rpc::wire::Method;
 use leeward_runtime::Idle;
-use std::time::{Duration, Instant};
 
 /// A server that sleeps when it has nothing to do: tests share the machine.
 pub(crate) fn builder(tls: ServerTls) -> Builder {
@@ -58,11 +57,7 @@ pub(crate) fn refusals(server: &Server, reason: &str) -> u64 {
     tls.unwrap().refused.get(reason).copied().unwrap_or(0)
 }
 
-/// Waits until something is so: a test that fails waits in vain, one that passes does not depend on how long.
-pub(crate) fn until(mut is_so: impl FnMut() -> bool) {
-    let begun = Instant::now();
-    while !is_so() {
-        assert!(begun.elapsed() < Duration::from_secs(30), "in vain");
-        std::thread::sleep(Duration::from_millis(2));
-    }
+/// Waits until something is so.
+pub(crate) fn until(is_so: impl FnMut() -> bool) {
+    leeward_testkit::wait::until("it is so", is_so);
 }

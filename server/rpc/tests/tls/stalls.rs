@@ -71,6 +71,7 @@ fn trickling_newcomers_keep_nobody_out() {
             while !over.load(Ordering::SeqCst) {
                 // Most are closed after a while.
                 crowd.iter_mut().for_each(|stream| _ = stream.write_all(&[0]));
+                // Slow, but never silent.
                 std::thread::sleep(Duration::from_millis(20));
             }
         });

@@ -237,6 +237,7 @@ fn waiting_is_charged_and_holding_is_not() {
         let spent = |budget: Budget| Nanos(enough.0 - budget.remaining().unwrap().0);
         let waited = spent(budget::current());
         assert!(waited >= delay);
+        // Holding the lock takes time, which is no waiting.
         std::thread::sleep(std::time::Duration::from_micros(10));
         drop(guard);
         assert_eq!(spent(budget::current()), waited);

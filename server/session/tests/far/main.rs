@@ -2,7 +2,7 @@
 //! behave as over a stream. What is about bytes of a stream is not among them: how it is cut, damaged, and read slowly.
 
 use leeward_core::units::Nanos;
-use leeward_session::pair::Faults;
+use leeward_pair::Faults;
 
 /// The network between the ends.
 const DATAGRAMS: Option<Faults> = Some(Faults { lost: 50, doubled: 50, late: 50, lateness: Nanos::from_millis(1) });

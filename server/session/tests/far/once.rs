@@ -2,7 +2,7 @@
 
 use crate::support::{LONG, calm, pair_with};
 use leeward_core::units::Nanos;
-use leeward_session::pair::{Ended, Faults, Pair, PairConfig, Work};
+use leeward_pair::{Ended, Faults, Pair, PairConfig, Work};
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::rc::Rc;

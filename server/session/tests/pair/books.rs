@@ -6,7 +6,7 @@ use leeward_core::server::{
     Admission, Arrival, Departure, Feedback, Opened, ServerHalves, Session, SessionSlot, Verdict,
 };
 use leeward_core::units::{Credits, Nanos, Time};
-use leeward_session::pair::{End, Ended, Pair, PairConfig, WireModel, echo};
+use leeward_pair::{End, Ended, Pair, PairConfig, WireModel, echo};
 use leeward_wire::Version;
 
 /// Twenty requests each of three clients; the hash of all that happened.

@@ -2,8 +2,8 @@
 
 use crate::support::{Waits, bytes, bytes_in, call, pair, register};
 use leeward_core::units::Nanos;
+use leeward_pair::{Ended, Pair, PairConfig, echo};
 use leeward_session::client::{ConnectionConfig, Disconnected};
-use leeward_session::pair::{Ended, Pair, PairConfig, echo};
 use leeward_wire::{Cancel, DropReason, ErrorCode, Frame, RequestId, Version};
 
 /// A server with a worker that takes long, so that calls wait.

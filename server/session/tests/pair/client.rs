@@ -5,8 +5,8 @@ use crate::support::{LONG, Waits, calm, choppy, pair, pair_with, start};
 use leeward_core::params::Raw;
 use leeward_core::registry::Environment;
 use leeward_core::units::{Nanos, Priority};
+use leeward_pair::{ClientId, Cut, End, Ended, Pair, PairConfig, Reading, Work, echo};
 use leeward_session::client::{ConnectionError, Disconnected, Phase};
-use leeward_session::pair::{ClientId, Cut, End, Ended, Pair, PairConfig, Reading, Work, echo};
 use leeward_wire::{
     Budget, Decoded, DropReason, Encoder, ErrorCode, FailureCode, Fatal, Frame, Message, PayloadLimit, RequestId, Side,
     Timestamp, Version, decode,

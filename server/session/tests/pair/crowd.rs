@@ -4,7 +4,7 @@
 use crate::support::{Waits, choppy, pair_with};
 use leeward_core::registry::Environment;
 use leeward_core::units::Nanos;
-use leeward_session::pair::{Ended, PairConfig, echo};
+use leeward_pair::{Ended, PairConfig, echo};
 
 /// So many clients, each of which keeps up to two requests under way for so long; capacity is 5,000 per second.
 fn crowd(controller: &str, clients: usize, span: Nanos) {

@@ -5,7 +5,7 @@ use crate::support::{Waits, bytes, call, calm, choppy, pair, pair_with, register
 use leeward_core::params::Raw;
 use leeward_core::registry::Environment;
 use leeward_core::units::{Nanos, Time};
-use leeward_session::pair::{ClientId, Ended, Pair, PairConfig, Work, echo};
+use leeward_pair::{ClientId, Ended, Pair, PairConfig, Work, echo};
 
 #[test]
 fn honest_clients_are_never_refused() {

@@ -4,7 +4,7 @@
 
 use crate::support::{Waits, bytes, call, choppy, pair, register, start};
 use leeward_core::units::Nanos;
-use leeward_session::pair::{Cut, Ended, Pair, PairConfig, Reading, WireModel, Work, echo};
+use leeward_pair::{Cut, Ended, Pair, PairConfig, Reading, WireModel, Work, echo};
 use leeward_wire::{ErrorCode, Frame, Ping, Timestamp};
 
 /// A server that takes a while, so that a client can be gone before its answer.

@@ -1,7 +1,7 @@
 //! Both ends of the protocol in virtual time: what clients and servers do to each other, whatever the wire and the other
 //! side do. One module per subject; `support` has what they share. Never here: sockets (server/rpc/tests).
 
-use leeward_session::pair::Faults;
+use leeward_pair::Faults;
 
 /// The network between the ends: streams. `tests/far` has the same tests over datagrams.
 const DATAGRAMS: Option<Faults> = None;

@@ -1,13 +1,11 @@
-//! Parts that the tests share: pairs of every controller, frames by hand, and waiting in virtual time.
+//! Parts that the tests share: pairs of every controller, and waiting in virtual time.
 
 use crate::DATAGRAMS;
 use leeward_core::params::{Params, Raw};
 use leeward_core::registry::Environment;
-use leeward_core::units::{Nanos, Priority};
-use leeward_session::pair::{ClientId, Handler, Pair, PairConfig, WireModel, echo};
-use leeward_wire::{
-    Budget, Call, CreditId, Encoder, Frame, Method, PayloadLimit, Register, RequestId, Timestamp, Version,
-};
+use leeward_core::units::Nanos;
+pub(crate) use leeward_pair::frames::{bytes, bytes_in, call, register};
+use leeward_pair::{ClientId, Handler, Pair, PairConfig, WireModel, echo};
 
 /// Longer than anything that is waited for.
 pub(crate) const LONG: Nanos = Nanos::from_secs(30);
@@ -47,33 +45,6 @@ pub(crate) fn pair_with(
 pub(crate) fn start(controller: &str) -> Pair {
     let config = PairConfig { wire: choppy(), ..PairConfig::default() };
     pair(controller, config, echo(Nanos::from_micros(10)))
-}
-
-pub(crate) fn register() -> Frame<'static> {
-    Frame::Register(Register { timestamp: Timestamp(1), demand: 0, payload_max: PayloadLimit::DEFAULT })
-}
-
-pub(crate) fn call(request: u64, payload: &[u8]) -> Frame<'_> {
-    Frame::Call(Call {
-        request: RequestId::new(request).unwrap(),
-        timestamp: Timestamp(7),
-        credit: CreditId::NONE,
-        method: Method(1),
-        demand: 0,
-        budget: Budget::UNLIMITED,
-        priority: Priority::HIGHEST,
-        payload,
-    })
-}
-
-pub(crate) fn bytes(frame: &Frame<'_>) -> Vec<u8> {
-    bytes_in(Version::One, frame)
-}
-
-pub(crate) fn bytes_in(version: Version, frame: &Frame<'_>) -> Vec<u8> {
-    let mut bytes = Vec::new();
-    Encoder::new(PayloadLimit::MAX).speaking(version).append(frame, &mut bytes).unwrap();
-    bytes
 }
 
 /// Questions of tests to a pair besides those that a pair answers.

@@ -1,6 +1,6 @@
 //! Hundreds of random scenarios over every controller, each drawn from one number: honest clients that come and go,
 //! cheats, slow readers, half-open peers, cuts, damage, and sometimes a stop in the middle. The books are checked after
-//! every step (`leeward_session::pair`), and in the end everything has to settle.
+//! every step (`leeward_pair`), and in the end everything has to settle.
 //!
 //! `LEEWARD_SWARM_SEED=7 cargo test -p leeward-session --test pair swarm` replays one of them.
 
@@ -10,8 +10,8 @@ use leeward_core::params::Params;
 use leeward_core::registry::{Algorithm, Environment};
 use leeward_core::units::{Nanos, Priority};
 use leeward_host::Counts;
+use leeward_pair::{Chance, ClientId, Cut, End, Faults, Handler, Pair, PairConfig, Reading, WireModel, Work};
 use leeward_session::client::ConnectionConfig;
-use leeward_session::pair::{Chance, ClientId, Cut, End, Faults, Handler, Pair, PairConfig, Reading, WireModel, Work};
 use leeward_wire::{Budget, Demand, Frame, PayloadLimit, Ping, Pong, Timestamp, Version};
 
 const SCENARIOS: u64 = 300;

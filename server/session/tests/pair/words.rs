@@ -3,7 +3,7 @@
 use crate::support::{Waits, bytes, call, calm, pair, pair_with};
 use leeward_core::params::Raw;
 use leeward_core::units::{Nanos, Priority, Time};
-use leeward_session::pair::{Ended, Pair, PairConfig, echo};
+use leeward_pair::{Ended, Pair, PairConfig, echo};
 use leeward_wire::{Budget, Call, CreditId, Demand, Encoder, Frame, Method, PayloadLimit, Ping, RequestId, Timestamp};
 
 /// Sweeps as rare as the engine's.
@@ -17,7 +17,7 @@ fn flood(frame: &Frame<'_>, count: usize) -> Vec<u8> {
 }
 
 /// Answers that a raw client has got within `span`.
-fn answered(pair: &mut Pair, client: leeward_session::pair::ClientId, span: Nanos) -> usize {
+fn answered(pair: &mut Pair, client: leeward_pair::ClientId, span: Nanos) -> usize {
     let until = pair.now() + span;
     let mut answers = 0;
     while pair.now() < until {

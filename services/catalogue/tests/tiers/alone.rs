@@ -4,7 +4,7 @@ use crate::support::{Asker, start};
 use leeward_catalogue::Catalogue;
 use leeward_core::params::Params;
 use leeward_core::units::Nanos;
-use leeward_load::ask::Ask;
+use leeward_rpc::ask::Ask;
 use leeward_rpc::server::Server;
 use leeward_services::case::Target;
 use std::sync::Arc;

@@ -80,6 +80,7 @@ fn a_wrong_leaf_that_comes_later_is_not_asked() {
             if !news.is_empty() {
                 break news;
             }
+            // The tier connects to the leaf again.
             std::thread::sleep(std::time::Duration::from_millis(2));
         };
         assert!(news[0].contains("has shard 1/2, as leaf 1"), "{news:?}");

@@ -5,11 +5,11 @@ use leeward_kv::store::{Store, StoreConfig};
 use leeward_router::wire::{GET, Pair, SET};
 use leeward_rpc::server::Server;
 use leeward_testkit::require::Need;
+use leeward_testkit::wait::until;
 use std::io::ErrorKind;
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
 
 /// Memcached, ended with the test.
 struct Memcached(Child, SocketAddr);
@@ -25,11 +25,7 @@ impl Memcached {
         match command.stdout(Stdio::null()).stderr(Stdio::null()).spawn() {
             Ok(child) => {
                 let memcached = Memcached(child, address);
-                let began = Instant::now();
-                while TcpStream::connect(address).is_err() {
-                    assert!(began.elapsed() < Duration::from_secs(30), "memcached does not listen");
-                    std::thread::sleep(Duration::from_millis(5));
-                }
+                until("memcached", || TcpStream::connect(address).is_ok());
                 Some(memcached)
             }
             Err(error) if error.kind() == ErrorKind::NotFound => {

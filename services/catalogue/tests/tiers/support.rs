@@ -69,6 +69,7 @@ impl Asker {
         for _ in 0..2_000 {
             match self.0.call_blocking(method, argument.to_vec()) {
                 Ok(answer) => return answer.payload,
+                // Links come up within milliseconds.
                 Err(error) if error.is_overload() => std::thread::sleep(Duration::from_millis(1)),
                 Err(error) => panic!("{error}"),
             }
@@ -91,6 +92,7 @@ impl Asker {
             if answer[0] == answer[1] {
                 return answer;
             }
+            // The link to a leaf comes up.
             std::thread::sleep(Duration::from_millis(5));
         }
     }

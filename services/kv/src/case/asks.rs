@@ -3,7 +3,7 @@
 use super::mix::{PAIRS, PairService, Pairs};
 use crate::service::{GET, GET_MANY, SET};
 use crate::store::{Store, Visit, Write, WriteOutcome};
-use leeward_load::ask::Ask;
+use leeward_rpc::ask::Ask;
 use leeward_rpc::wire::Method;
 use leeward_services::case::{CaseError, Target};
 use std::sync::atomic::{AtomicU32, Ordering};

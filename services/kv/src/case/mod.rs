@@ -16,7 +16,7 @@ use crate::store::{Store, StoreConfig};
 use asks::{Asks, fill, fill_server};
 use leeward_core::units::UnitError;
 use leeward_engine::Config;
-use leeward_load::ask::Ask;
+use leeward_rpc::ask::Ask;
 use leeward_rpc::server::{Builder, Server, ServerError};
 use leeward_services::arguments::{Argument, Elsewhere, Kind, Values, size};
 use leeward_services::case::{Case, CaseError, Progress, Requests, Target};

@@ -9,10 +9,11 @@ use leeward_core::units::Nanos;
 use leeward_kv::server::{Builder, Server};
 use leeward_kv::store::{Store, StoreConfig};
 use leeward_runtime::Idle;
+pub(crate) use leeward_testkit::wait::until;
 use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// How long anything may take before the test has failed.
 pub(crate) const LIVENESS: Duration = Duration::from_secs(30);
@@ -115,14 +116,5 @@ impl Client {
                 }
             }
         })
-    }
-}
-
-/// Waits for something that is about to be.
-pub(crate) fn until(what: &str, mut holds: impl FnMut() -> bool) {
-    let began = Instant::now();
-    while !holds() {
-        assert!(began.elapsed() < LIVENESS, "{what} does not come");
-        std::thread::sleep(Duration::from_millis(1));
     }
 }

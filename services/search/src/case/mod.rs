@@ -13,7 +13,7 @@ pub use queries::{Queries, QueryMix};
 use crate::{Index, Layout, Search, corpus};
 use documents::Documents;
 use leeward_core::units::UnitError;
-use leeward_load::ask::Ask;
+use leeward_rpc::ask::Ask;
 use leeward_rpc::server::{Builder, Server, ServerError};
 use leeward_services::arguments::{Argument, Elsewhere, Kind, Values};
 use leeward_services::case::{Case, CaseError, Notice, Progress, Requests, Target};

@@ -3,7 +3,7 @@
 use super::queries::{Queries, QueryMix, Word};
 use crate::wire::{self, SEARCH, VOCABULARY};
 use crate::{Entry, Matching};
-use leeward_load::ask::Ask;
+use leeward_rpc::ask::Ask;
 use leeward_rpc::wire::Method;
 use leeward_services::case::{CaseError, Target};
 use leeward_workload::rng::{Purpose, Rng};

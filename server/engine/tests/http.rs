@@ -1,12 +1,14 @@
-//! The HTTP protocol from outside, over real sockets: what `curl` would see, and what bad clients can do.
+//! The example `http` from outside, over real sockets: what `curl` would see, and what bad clients can do.
 
+#[path = "../examples/http/protocol.rs"]
+mod protocol;
 #[path = "../../http1/tests/suite/requests.rs"]
 mod requests;
 
 use leeward_engine::{Server, Statistics};
-use leeward_http::Http;
 use leeward_runtime::Idle;
 use leeward_testkit::greetings::GREETINGS;
+use protocol::Http;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{Shutdown, TcpStream};
 use std::time::Duration;

@@ -7,9 +7,9 @@ use super::config::{PairConfig, Work};
 use super::core::{Core, Job};
 use super::far::Far;
 use super::stream::Stream;
-use crate::server::{Event, Reply, ServerConnection, Ticket};
 use leeward_core::units::{Nanos, Time};
 use leeward_host::{Answer, add};
+use leeward_session::server::{Event, Reply, ServerConnection, Ticket};
 use leeward_wire::{DropReason, ErrorCode, FailureCode};
 
 /// The server's end of a connection that is open.

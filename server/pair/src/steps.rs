@@ -8,9 +8,9 @@ use super::far::{Came, Far};
 use super::server::{Around, Fate, ServerEnd};
 use super::stream::Stream;
 use super::{Client, ClientId, Link, Pair, Reading};
-use crate::client::Phase;
-use crate::server::Reply;
 use leeward_core::units::{Nanos, Time};
+use leeward_session::client::Phase;
+use leeward_session::server::Reply;
 use leeward_wire::{DropReason, ErrorCode, Version};
 
 /// Explicit credits that one tick may cause, as in the engine with sockets.

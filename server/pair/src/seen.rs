@@ -3,10 +3,10 @@
 use super::chance::Chance;
 use super::client::Ended;
 use super::{ClientId, Pair};
-use crate::client::{ConnectionError, Phase};
 use leeward_core::server::Gauges;
 use leeward_core::units::{Nanos, Time};
 use leeward_host::Counts;
+use leeward_session::client::{ConnectionError, Phase};
 use leeward_wire::ErrorCode;
 
 impl Pair {

@@ -1,9 +1,12 @@
-//! HTTP/1.1 for the engine: heads of GET requests in, responses out, one request at a time per connection.
+//! HTTP/1.1 for the engine: heads of GET requests in, responses out, one request at a time per connection; and the builder
+//! of a server. Never here: what a request is answered.
 
 use leeward_core::budget::Budget;
 use leeward_core::server::RejectReason;
 use leeward_core::units::{Method, Nanos, Time};
-use leeward_engine::{Account, After, DropReason, Ending, Handle, Next, Ran, Settled, Spares, Visit};
+use leeward_engine::{
+    Account, After, Config, DropReason, Ending, Handle, Next, Ran, Server, ServerError, Settled, Spares, Visit,
+};
 use leeward_host::Desk;
 use leeward_http1::{Fault, LONGEST, NO_FIELDS, request, status_line};
 use leeward_runtime::budget;
@@ -11,11 +14,35 @@ use std::io::Write;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
+/// A server of one route, to be.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Http {
+    port: Config,
+}
+
+impl Http {
+    leeward_engine::server_settings!();
+
+    /// Listens on `address` and answers `GET route` with what `handler` makes of the query (the part behind `?`).
+    ///
+    /// # Errors
+    /// See [`ServerError`].
+    pub(crate) fn start(self, address: &str, route: &str, handler: impl Handler) -> Result<Server, ServerError> {
+        let (route, handler) = (Arc::<str>::from(route), Arc::new(handler));
+        let protocol = |handle: &_| Protocol {
+            handle: Clone::clone(handle),
+            route: Arc::clone(&route),
+            handler: Arc::clone(&handler),
+        };
+        self.port.start(address, protocol)
+    }
+}
+
 /// Protocol of a core.
-pub(crate) struct Protocol<H: Handler> {
-    pub(crate) handle: Handle<Self>,
-    pub(crate) route: Arc<str>,
-    pub(crate) handler: Arc<H>,
+struct Protocol<H: Handler> {
+    handle: Handle<Self>,
+    route: Arc<str>,
+    handler: Arc<H>,
 }
 
 /// Answers a query.
@@ -24,7 +51,7 @@ pub(crate) trait Handler: Fn(&str) -> String + Send + Sync + 'static {}
 impl<F: Fn(&str) -> String + Send + Sync + 'static> Handler for F {}
 
 /// A connection.
-pub(crate) struct Conversation {
+struct Conversation {
     bytes: Vec<u8>,
     filled: usize,
     account: Account,
@@ -45,14 +72,14 @@ impl Conversation {
 }
 
 /// An admitted request.
-pub(crate) struct Call {
+struct Call {
     query: String,
     arrived: Time,
     may_spend: Budget,
 }
 
 /// A request's end.
-pub(crate) struct Done {
+struct Done {
     arrived: Time,
     /// The response's body, or why there is none (`None`: a panic).
     end: Result<String, Option<DropReason>>,

@@ -2,10 +2,10 @@
 
 use super::chance::Chance;
 use super::config::{Handler, PairConfig, Work};
-use crate::server::{ServerConfig, ServerConnection, Ticket};
 use leeward_core::server::{Admission, CoreId, Gauges, ServerHalves, SessionSlot, Verdict};
 use leeward_core::units::{Nanos, Time};
 use leeward_host::{Counters, Counts, Desk, Pulse};
+use leeward_session::server::{ServerConfig, ServerConnection, Ticket};
 use leeward_wire::{Regime, RequestId};
 use std::collections::VecDeque;
 

@@ -2,9 +2,9 @@
 
 use super::agenda::Agenda;
 use super::stream::Stream;
-use crate::client::{Connection, ConnectionError, Disconnected, Event, Phase, Request};
 use leeward_core::client::LocalReason;
 use leeward_core::units::{Nanos, Priority, Time};
+use leeward_session::client::{Connection, ConnectionError, Disconnected, Event, Phase, Request};
 use leeward_wire::{
     Budget, Decoder, DropReason, ErrorCode, FailureCode, Frame, Method, PayloadLimit, Regime, RequestId, Side,
     WireError,

@@ -1,6 +1,9 @@
-//! Both ends on a wire in virtual time: a server's core and any number of clients, all choices from one seed.
+//! Both ends of a connection on a wire in virtual time, for tests: a server's core and any number of clients, all choices
+//! from one seed.
 //!
 //! - [`Pair`]: the whole, and what is done to it. [`PairConfig`]: the wire and the server's bounds. [`Chance`]: the seed.
+//! - [`frames`]: frames by hand. [`order`]: whether a controller hears of a session's frames in order. Tests over real sockets use
+//!   both, too.
 //! - `far`: datagrams instead of a stream, in a network with faults.
 //! - `agenda`: what happens when. `stream`: one direction of a connection, which delays, cuts and breaks. `core`: the
 //!   controller and the workers. `server`, `client`: the ends. `steps`: how time passes. `seen`: what a test can look at.
@@ -14,7 +17,7 @@
 //! use leeward_core::params::Params;
 //! use leeward_core::registry::Environment;
 //! use leeward_core::units::Nanos;
-//! use leeward_session::pair::{Ended, Pair, PairConfig, echo};
+//! use leeward_pair::{Ended, Pair, PairConfig, echo};
 //!
 //! let registry = leeward_controllers::builtin();
 //! let environment = Environment::new(1, Nanos::from_micros(10), Nanos::from_micros(200));
@@ -27,6 +30,8 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+#![forbid(unsafe_code)]
+
 mod agenda;
 mod books;
 mod chance;
@@ -34,6 +39,8 @@ mod client;
 mod config;
 mod core;
 mod far;
+pub mod frames;
+pub mod order;
 mod seen;
 mod server;
 mod steps;
@@ -51,10 +58,10 @@ use self::core::Core;
 use self::far::Far;
 use self::server::ServerEnd;
 use self::stream::Stream;
-use crate::client::{Connection, ConnectionConfig, ConnectionError};
 use leeward_core::params::{ParamError, Params};
 use leeward_core::registry::{Algorithm, Environment};
 use leeward_core::units::{Priority, Time};
+use leeward_session::client::{Connection, ConnectionConfig, ConnectionError};
 use leeward_wire::{Budget, Encoder, ErrorCode, Frame, PayloadLimit};
 
 /// A client of a pair.
@@ -153,7 +160,7 @@ impl Pair {
 
     // ---- clients ----
 
-    /// Connects a client of this crate.
+    /// Connects a client of `leeward-session`.
     ///
     /// # Panics
     /// If the algorithm can't make a client of parameters of which it has made a server.
@@ -161,7 +168,7 @@ impl Pair {
         self.connect_with(ConnectionConfig::default())
     }
 
-    /// Connects a client of this crate, with other limits.
+    /// Connects a client of `leeward-session`, with other limits.
     ///
     /// # Panics
     /// As [`Pair::connect`].

@@ -1,6 +1,6 @@
 //! Arguments of requests, for services whose requests are more than a service time.
 
-use leeward_rpc::wire::Method;
+use crate::wire::Method;
 use std::fmt::Debug;
 
 /// Makes requests out of random bits: the same bits, the same request, so that a seed draws all of a run's.
@@ -15,12 +15,4 @@ pub trait Ask: Debug + Send + Sync {
         let _ = (random, method, answer);
         true
     }
-}
-
-/// Bits for [`Ask`] out of those that were drawn for a request's client, independent of these (SplitMix64's last steps).
-pub(crate) fn bits_of(random: u64) -> u64 {
-    let mixed = random.wrapping_add(0x9E37_79B9_7F4A_7C15);
-    let mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-    let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-    mixed ^ (mixed >> 31)
 }

@@ -1,9 +1,12 @@
-//! Allocations of a request: none but the handler's. A counting allocator watches the one core's
+//! Allocations of a request of the example `http`: none but the handler's. A counting allocator watches the one core's
 //! thread, which the handler itself asks.
 
-use leeward_http::Http;
+#[path = "../examples/http/protocol.rs"]
+mod protocol;
+
 use leeward_runtime::Idle;
 use leeward_testkit::allocator::{Counting, allocations};
+use protocol::Http;
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::sync::Arc;
