@@ -10,7 +10,7 @@ use leeward_lab::run::Options;
 use leeward_lab::{Results, Scenario, real, store};
 use leeward_plant::Audience;
 
-use super::{demo_tiers, target};
+use super::target;
 use crate::admission;
 use crate::demo::meaning;
 use crate::demo::news::{News, Row};
@@ -79,9 +79,6 @@ Examples:
 
 /// The command.
 pub(crate) fn demo(args: &DemoArgs) -> Result<(), Failure> {
-    if let Some(service) = &args.service {
-        return demo_tiers::demo(args, service);
-    }
     let scenarios = scenarios(args)?;
     target::check_folder(&args.out)?;
     let interrupt = Interrupt::listen(Leaving::Soon)?;
@@ -102,7 +99,7 @@ pub(crate) fn demo(args: &DemoArgs) -> Result<(), Failure> {
             Some(screen) => screen.tell(News::of(stage)),
             None => plain::tell(&News::of(stage)),
         };
-        real::run_all(&scenarios, &leeward_controllers::builtin(), &options, &|_| {}, &watch, interrupt.flag())?
+        real::run_all(&scenarios, &leeward_corelers::builtin(), &options, &|_| {}, &watch, interrupt.flag())?
     };
     let (results, rows) = merged(parts, args);
     let page = leeward_report::render(&results);

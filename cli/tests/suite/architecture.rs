@@ -132,7 +132,7 @@ const PURE: [(&str, &[&str]); 11] = [
 ];
 
 /// Packages of the workspaces as cargo knows them: this one, and those of `compare`, `ecosystem` and `python`.
-fn packages() -> Vec<Package> {
+pub(super) fn packages() -> Vec<Package> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(1).unwrap();
     let read = |manifest: &str| -> Metadata {
         let mut command = MetadataCommand::new();
@@ -145,7 +145,7 @@ fn packages() -> Vec<Package> {
         .collect()
 }
 
-fn short(name: &str) -> &str {
+pub(super) fn short(name: &str) -> &str {
     name.strip_prefix("leeward-").unwrap_or(name)
 }
 
@@ -157,7 +157,7 @@ fn dependencies(package: &Package) -> (BTreeSet<&str>, BTreeSet<&str>) {
     (ours.into_iter().map(short).collect(), others)
 }
 
-fn folder(package: &Package) -> &Path {
+pub(super) fn folder(package: &Package) -> &Path {
     package.manifest_path.parent().unwrap().as_std_path()
 }
 
@@ -213,7 +213,7 @@ fn every_file_says_what_it_is_and_stays_small() {
     }
 }
 
-fn rust_files(folder: &Path, files: &mut Vec<PathBuf>) {
+pub(super) fn rust_files(folder: &Path, files: &mut Vec<PathBuf>) {
     for entry in std::fs::read_dir(folder).unwrap() {
         let path = entry.unwrap().path();
         if path.is_dir() {

@@ -11,7 +11,7 @@ use leeward_services::arguments::{Argument, Kind, Value, size};
 use leeward_services::tiers::CURVES;
 
 use super::allocator::{self, Allocator};
-use super::args::{ServeArgs, WhenPossible, idle};
+use super::args::{SWITCH, ServeArgs, WhenPossible, idle};
 use super::cores::CoreRange;
 use super::otlp;
 use super::shadow;
@@ -56,7 +56,6 @@ const KEYS: &[&str] = &[
 ];
 
 const WHENS: [WhenPossible; 2] = [WhenPossible::Auto, WhenPossible::Off];
-pub(super) const SWITCH: [&str; 2] = ["off", "on"];
 const SPANS: std::ops::RangeInclusive<Nanos> = Nanos(1)..=Nanos::from_secs(3_600);
 
 /// Fills in from the file, if there is one, what the command line does not say.
@@ -97,7 +96,7 @@ fn fill(args: &mut ServeArgs, settings: &Settings) -> Result<(), ScenarioError> 
     put(&mut args.budget, free("budget"), settings.duration("budget", SPANS)?.map(Some));
     let name = settings.line("admission")?;
     if let Some(name) = &name {
-        leeward_controllers::builtin().find(name).map_err(|error| settings.error("admission", &error.to_string()))?;
+        leeward_corelers::builtin().find(name).map_err(|error| settings.error("admission", &error.to_string()))?;
     }
     put(&mut args.admission.name, free("name"), name);
     put(&mut args.admission.slo, free("slo"), settings.duration("slo", SPANS)?);
@@ -199,7 +198,7 @@ fn merge(args: &mut ServeArgs, pairs: &[Pair]) {
 
 /// Checks the parameters against each other and against the controller that results. Their lines are known only here.
 fn check(args: &ServeArgs, settings: &Settings, pairs: &[Pair]) -> Result<(), Failure> {
-    let registry = leeward_controllers::builtin();
+    let registry = leeward_corelers::builtin();
     let algorithm =
         registry.find(&args.admission.name).map_err(|error| Failure::Input(anyhow!("--admission: {error}")))?;
     let wrong = |name: &str, error: ParamError| {
