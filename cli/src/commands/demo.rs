@@ -99,7 +99,7 @@ pub(crate) fn demo(args: &DemoArgs) -> Result<(), Failure> {
             Some(screen) => screen.tell(News::of(stage)),
             None => plain::tell(&News::of(stage)),
         };
-        real::run_all(&scenarios, &leeward_corelers::builtin(), &options, &|_| {}, &watch, interrupt.flag())?
+        real::run_all(&scenarios, &leeward_controllers::builtin(), &options, &|_| {}, &watch, interrupt.flag())?
     };
     let (results, rows) = merged(parts, args);
     let page = leeward_report::render(&results);

@@ -141,7 +141,7 @@ mod tests {
 
     #[test]
     fn every_kind_of_parameter_comes_back() {
-        let registry = leeward_corelers::builtin();
+        let registry = leeward_controllers::builtin();
         let environment = Environment::new(4, Nanos::from_micros(10), Nanos::from_micros(200));
         let algorithm = registry.find("breakwater").unwrap();
         let pairs = [
@@ -162,7 +162,7 @@ mod tests {
 
     #[test]
     fn what_is_not_here_is_said() {
-        let registry = leeward_corelers::builtin();
+        let registry = leeward_controllers::builtin();
         let environment = Environment::new(1, Nanos(1), Nanos(1));
         let none = registry.find("none").unwrap();
         let header = Header::new("a test", none, &Params::default(), &environment);

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use super::bytes::{Bytes, Problem, put, put_params, put_signed, put_text};
 use super::entry::Entry;
 use leeward_core::params::{ParamError, Params, Raw};
+use leeward_core::units::{Nanos, Rate, Time};
 use leeward_threading::curves::{CURVES_MAX, Curve, Curves, KNOTS_MAX, Knot};
 use leeward_threading::{
     ArrivalWindow, Latencies, PolicySpec, ThreadEnvironment, ThreadSignals, Threading, ThreadingPolicy, WINDOW_MAX,

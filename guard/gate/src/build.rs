@@ -1,9 +1,9 @@
 //! Settings of a gate: everything follows from the objective unless it is said. Never here: the gate.
 
+use leeward_controllers::edge;
 use leeward_core::params::{ParamError, Raw};
 use leeward_core::registry::Algorithm;
 use leeward_core::rehearsal::enforces;
-use leeward_corelers::edge;
 use leeward_observe::DECISIONS;
 use std::time::Duration;
 

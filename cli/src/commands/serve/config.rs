@@ -96,7 +96,7 @@ fn fill(args: &mut ServeArgs, settings: &Settings) -> Result<(), ScenarioError> 
     put(&mut args.budget, free("budget"), settings.duration("budget", SPANS)?.map(Some));
     let name = settings.line("admission")?;
     if let Some(name) = &name {
-        leeward_corelers::builtin().find(name).map_err(|error| settings.error("admission", &error.to_string()))?;
+        leeward_controllers::builtin().find(name).map_err(|error| settings.error("admission", &error.to_string()))?;
     }
     put(&mut args.admission.name, free("name"), name);
     put(&mut args.admission.slo, free("slo"), settings.duration("slo", SPANS)?);
@@ -198,7 +198,7 @@ fn merge(args: &mut ServeArgs, pairs: &[Pair]) {
 
 /// Checks the parameters against each other and against the controller that results. Their lines are known only here.
 fn check(args: &ServeArgs, settings: &Settings, pairs: &[Pair]) -> Result<(), Failure> {
-    let registry = leeward_corelers::builtin();
+    let registry = leeward_controllers::builtin();
     let algorithm =
         registry.find(&args.admission.name).map_err(|error| Failure::Input(anyhow!("--admission: {error}")))?;
     let wrong = |name: &str, error: ParamError| {

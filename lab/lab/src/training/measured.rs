@@ -34,7 +34,7 @@ pub struct MeasuredTier {
 impl MeasuredTier {
     /// The tier of `config` on these CPUs. What only the simulator has, sharded fronts and helper threads, is left out.
     pub fn new(config: SimConfig, placement: Placement) -> Self {
-        MeasuredTier { config, placement, registry: leeward_corelers::builtin() }
+        MeasuredTier { config, placement, registry: leeward_controllers::builtin() }
     }
 }
 

@@ -16,8 +16,6 @@ use leeward_services::served::{Backend, Bottleneck};
 use leeward_services::tiers::{DATA, LEAVES, SHARD, THREADING, TIMEOUT, leaf_of};
 use leeward_sim::config::{Arrivals, Segment, Shares, Workload};
 use leeward_sim::service::Service;
-use leeward_threading::curves::Curves;
-use leeward_threading::{ThreadEnvironment, Threading, registry};
 use leeward_threading::{ThreadEnvironment, registry};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -97,7 +95,7 @@ impl ServedTier {
         let leaves = LeavesHere::start(&shards.collect::<Result<Vec<_>, _>>()?, &placement).map_err(failed)?;
         let own = [(LEAVES.name, leaves.addresses()), (TIMEOUT.name, PATIENCE.into()), (THREADING.name, FIRST.into())];
         let middle: Arc<dyn Backend> = open(case, &own)?.into();
-        let registry = leeward_corelers::builtin();
+        let registry = leeward_controllers::builtin();
         let asked = ready(case, wanted, &middle, &placement, &registry).map_err(failed)?;
         let workload = Workload {
             clients: CLIENTS,

@@ -10,8 +10,6 @@ use leeward_core::units::Nanos;
 use leeward_plant::Placement;
 use leeward_sim::config::{Arrivals, Segment};
 use leeward_sim::{SimConfig, simulate_until};
-use leeward_threading::Threading;
-use leeward_threading::curves::Curves;
 use std::collections::BTreeSet;
 use std::sync::atomic::AtomicBool;
 
@@ -29,7 +27,7 @@ pub struct SimulatedTier {
 impl SimulatedTier {
     /// The tier of `config`; its setup, demand, length and seed are each measurement's own.
     pub fn new(config: SimConfig) -> Self {
-        SimulatedTier { name: "tier".into(), config, registry: leeward_corelers::builtin() }
+        SimulatedTier { name: "tier".into(), config, registry: leeward_controllers::builtin() }
     }
 
     /// The tier called `name` of a scenario, or its first; its clients have gaps of `arrivals`.
@@ -37,7 +35,7 @@ impl SimulatedTier {
     /// # Errors
     /// A scenario without tiers, or without this one.
     pub fn of(scenario: &Scenario, name: Option<&str>, arrivals: Arrivals, seed: u64) -> Result<Self, RunError> {
-        let registry = leeward_corelers::builtin();
+        let registry = leeward_controllers::builtin();
         let runs = plan(scenario, &registry, seed)?;
         let mut tiers = runs.iter().filter(|run| run.config.tier.is_some());
         let found = tiers.clone().find(|run| name.is_none_or(|name| run.service.text == name));
