@@ -11,8 +11,8 @@ use leeward_compilers::Language;
 
 use crate::commands::compile::MissingCompiler;
 use crate::commands::{
-    calibrate, cargo, compile, completions, corpus, data, demo, league, list, load, profile, record, replay, report,
-    run, serve, top, train, tune, twin, verdicts, why,
+    calibrate, cargo, compile, completions, corpus, data, demo, demo_tiers, league, list, load, profile, record,
+    replay, report, run, serve, sweep, top, train, tune, twin, verdicts, why,
 };
 use crate::failure::Failure;
 use crate::stdout;
@@ -76,7 +76,11 @@ impl Command {
     /// Runs it.
     pub(crate) fn run(self) -> Result<(), Failure> {
         match self {
-            Command::Demo(args) => demo::demo(&args),
+            Command::Demo(args) => match &args.service {
+                Some(service) => demo_tiers::demo(&args, service),
+                None => demo::demo(&args),
+            },
+            Command::Run(args) if !args.sweep.is_empty() => sweep::sweep(&args),
             Command::Run(args) => run::run(&args),
             Command::List(args) => list::list(&args),
             Command::Report(args) => report::report(&args),

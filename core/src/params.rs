@@ -66,6 +66,19 @@ pub struct ParamSpec {
     pub tune: &'static [&'static str],
 }
 
+impl ParamSpec {
+    /// A parameter that is no tuning knob.
+    pub const fn new(name: &'static str, kind: Kind, default: &'static str, doc: &'static str) -> Self {
+        ParamSpec { name, kind, default, doc, tune: &[] }
+    }
+
+    /// The same with [`ParamSpec::tune`].
+    pub const fn tuned(mut self, tune: &'static [&'static str]) -> Self {
+        self.tune = tune;
+        self
+    }
+}
+
 /// A parameter's value.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Value {

@@ -1,6 +1,6 @@
 //! A service as a child process: it ends with its standard input, however this program ends.
 
-use crate::server;
+use crate::args::Args;
 use anyhow::{Context, Result};
 use clap::ValueEnum;
 use rustix::process::{Pid, Signal, kill_process};
@@ -16,7 +16,7 @@ pub(crate) struct Server {
 }
 
 impl Server {
-    pub(crate) fn start(args: &server::Args) -> Result<Self> {
+    pub(crate) fn start(args: &Args) -> Result<Self> {
         let mut command = Command::new(std::env::current_exe()?);
         let guard = args.guard.to_possible_value().context("a guard has a name")?;
         command.arg("serve").arg("--guard").arg(guard.get_name());

@@ -1,6 +1,6 @@
 //! A service of the tier before: works for a request, and asks the service behind for the rest of its answer. Never here: protection.
 
-use crate::server::Args;
+use crate::args::Args;
 use crate::work::Work;
 use anyhow::Result;
 use axum::body::Bytes;

@@ -1,27 +1,14 @@
 //! Work of the service for a request: it waits, computes, or takes something from a pool. Never here: protection.
 
-use crate::server::Args;
+use crate::args::{Args, Pool};
 use crate::work::Work;
 use axum::http::HeaderMap;
 use axum::response::{IntoResponse, Response};
 use axum::{Router, routing::get};
-use clap::ValueEnum;
 use leeward_tower::{Busy, locks::Line};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 use tokio::sync::Semaphore;
-
-/// How a handler gets one of the connections of a pool.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Pool {
-    /// There is no pool.
-    #[default]
-    None,
-    /// Awaiting its turn.
-    Plain,
-    /// In a line, which refuses.
-    Line,
-}
 
 /// Connections of the pool.
 pub(crate) const CONNECTIONS: usize = 4;

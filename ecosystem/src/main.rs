@@ -1,10 +1,11 @@
 //! The program behind `make ecosystem`: services as people write them, protected by Leeward's layer or by what else there is, under
 //! an open-loop load from the other CPU.
 //!
-//! - `server`: a service in a process of its own. `guard`: what protects it.
+//! - `server`: a service in a process of its own. `guard`: what protects it. `args`: settings of both.
 //! - `handler`: what it does for a request; `grpc`: the same under tonic; `front`: one that asks another service.
 //! - `load`: the generator. `rows`: what is asked, and what came out. `overhead`: the layer's own time.
 
+mod args;
 mod child;
 mod front;
 mod grpc;
@@ -31,7 +32,7 @@ struct Args {
 #[derive(Subcommand)]
 enum Command {
     /// Runs one service until its standard input ends. Used by the measurement itself.
-    Serve(server::Args),
+    Serve(args::Args),
     /// Measures the layer's own time alone, in so many rounds: for profilers, too.
     Overhead {
         /// Rounds of which the median is taken.

@@ -3,7 +3,7 @@
 use crate::child::Server;
 use crate::guard::Guard;
 use crate::load::{self, Came, Demand, Plan, alike};
-use crate::{overhead, server};
+use crate::{args, overhead, server};
 use anyhow::Result;
 use clap::ValueEnum;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -227,20 +227,20 @@ impl Bench {
         warmup: Duration,
         kind: fn(usize) -> (String, usize),
     ) -> Result<(Came, serde_json::Value)> {
-        let args = server::Args { guard, work, wait, ..Default::default() };
+        let args = args::Args { guard, work, wait, ..Default::default() };
         self.load_of(args, phases, warmup, kind, |_, _| {})
     }
 
     /// The same of any service; `during` runs beside the load, until it is told to end.
     fn load_of(
         &mut self,
-        args: server::Args,
+        args: args::Args,
         phases: Vec<(Demand, Duration)>,
         warmup: Duration,
         kind: fn(usize) -> (String, usize),
         during: impl Fn(&Server, &AtomicBool) + Sync,
     ) -> Result<(Came, serde_json::Value)> {
-        let args = server::Args { slo: SLO.as_millis() as u64, cpu: Some(0), ..args };
+        let args = args::Args { slo: SLO.as_millis() as u64, cpu: Some(0), ..args };
         let server = Server::start(&args)?;
         self.seed += 1;
         // A closed loop needs few connections to keep one worker busy.

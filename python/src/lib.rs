@@ -2,7 +2,7 @@
 //! Names, plots and sweeps for people are in `leeward/`, which is Python.
 //!
 //! - `errors`: from an error here to an exception of `leeward.errors`.
-//! - `scenario`, `run`, `cells`: a checked scenario; all of its runs; pieces of a sweep.
+//! - `scenario`, `run`: a checked scenario; all of its runs. `grid`, `cells`: a sweep, and pieces of it.
 //! - `controller`: the halves of a controller that asks Python.
 //! - `results`, `table`: what comes out, as JSON, Arrow or Parquet.
 //! - `read`, `trace`: recordings of servers, traces of the profiler. `load`, `listing`: the load generator; what there is to choose from.
@@ -10,6 +10,7 @@
 mod cells;
 mod controller;
 mod errors;
+mod grid;
 mod listing;
 mod load;
 mod patience;
@@ -30,7 +31,7 @@ fn _leeward(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<scenario::Scenario>()?;
     module.add_class::<results::Results>()?;
     module.add_class::<table::Table>()?;
-    module.add_class::<cells::Grid>()?;
+    module.add_class::<grid::Grid>()?;
     module.add_class::<patience::Stop>()?;
     module.add_class::<controller::Signals>()?;
     module.add_class::<controller::Arrival>()?;

@@ -1,8 +1,8 @@
 //! A scenario as Python holds it: its text, what changes it, and the controllers that are written in Python.
 
-use crate::cells::Grid;
 use crate::controller::{self, Written};
 use crate::errors;
+use crate::grid::Grid;
 use crate::patience::{Stop, catching};
 use crate::results::Results;
 use crate::table::Table;

@@ -10,7 +10,7 @@ use leeward_lab::run::Options;
 use leeward_lab::{Results, Scenario, real, store};
 use leeward_plant::Audience;
 
-use super::{demo_tiers, target};
+use super::target;
 use crate::admission;
 use crate::demo::meaning;
 use crate::demo::news::{News, Row};
@@ -79,9 +79,6 @@ Examples:
 
 /// The command.
 pub(crate) fn demo(args: &DemoArgs) -> Result<(), Failure> {
-    if let Some(service) = &args.service {
-        return demo_tiers::demo(args, service);
-    }
     let scenarios = scenarios(args)?;
     target::check_folder(&args.out)?;
     let interrupt = Interrupt::listen(Leaving::Soon)?;

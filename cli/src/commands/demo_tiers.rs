@@ -112,7 +112,7 @@ fn takes(case: &dyn Case, argument: &Argument) -> bool {
 }
 
 /// The command.
-pub(super) fn demo(args: &DemoArgs, service: &str) -> Result<(), Failure> {
+pub(crate) fn demo(args: &DemoArgs, service: &str) -> Result<(), Failure> {
     let cast = Cast::of(service, args.data.as_ref())?;
     admission::span("--duration", &args.duration)?;
     admission::span("--slo", &args.slo)?;

@@ -60,9 +60,6 @@ Examples:
 
 /// The command.
 pub(crate) fn run(args: &RunArgs) -> Result<(), Failure> {
-    if !args.sweep.is_empty() {
-        return super::sweep::sweep(args);
-    }
     let scenario = scenario::load(&args.what)?;
     let folder = args.out.clone().unwrap_or_else(|| Path::new("results").join(&scenario.id));
     target::check_folder(&folder)?;

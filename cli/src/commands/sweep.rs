@@ -20,7 +20,7 @@ use crate::{scenario, stdout};
 const WAITING: usize = 64;
 
 /// The command.
-pub(super) fn sweep(args: &RunArgs) -> Result<(), Failure> {
+pub(crate) fn sweep(args: &RunArgs) -> Result<(), Failure> {
     if args.plant != "sim" {
         return Err(Failure::Input(anyhow!(
             "--sweep: runs that share this machine would measure each other; leave out --plant real"

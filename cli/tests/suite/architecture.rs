@@ -229,7 +229,7 @@ fn every_file_says_what_it_is_and_stays_small() {
     }
 }
 
-fn rust_files(folder: &Path, files: &mut Vec<PathBuf>) {
+pub(super) fn rust_files(folder: &Path, files: &mut Vec<PathBuf>) {
     for entry in std::fs::read_dir(folder).unwrap() {
         let path = entry.unwrap().path();
         if path.is_dir() {

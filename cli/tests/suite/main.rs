@@ -2,6 +2,7 @@
 
 mod admin;
 mod architecture;
+mod circles;
 mod demo;
 mod exit_codes;
 mod limits;

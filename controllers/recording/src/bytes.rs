@@ -1,4 +1,9 @@
-//! Numbers as bytes: varints, checksums, and a reader that never goes beyond its end.
+//! Numbers, texts and parameters as bytes; checksums; and a reader that never goes beyond its end.
+
+use leeward_core::params::Raw;
+
+const LONGEST_TEXT: usize = 200;
+const MOST_PARAMS: u32 = 256;
 
 /// Appends `value`, seven bits per byte, the lowest first (LEB128).
 pub(super) fn put(out: &mut Vec<u8>, mut value: u64) {
@@ -18,6 +23,29 @@ pub(super) fn put_signed(out: &mut Vec<u8>, value: i64) {
 pub(super) fn put_text(out: &mut Vec<u8>, text: &str) {
     put(out, text.len() as u64);
     out.extend_from_slice(text.as_bytes());
+}
+
+/// Parameters that were set, with their number.
+pub(super) fn put_params(params: &[(String, Raw)], out: &mut Vec<u8>) {
+    put(out, params.len() as u64);
+    for (name, raw) in params {
+        put_text(out, name);
+        match raw {
+            Raw::Text(text) => {
+                out.push(0);
+                put_text(out, text);
+            }
+            Raw::Number(number) => {
+                out.push(1);
+                out.extend_from_slice(&number.to_bits().to_le_bytes());
+            }
+            Raw::Integer(number) => {
+                out.push(2);
+                put_signed(out, *number);
+            }
+            Raw::Switch(on) => out.extend_from_slice(&[3, u8::from(*on)]),
+        }
+    }
 }
 
 /// Defect found in bytes, in a few words.
@@ -85,10 +113,10 @@ impl<'a> Bytes<'a> {
         Ok((bits >> 1) as i64 ^ -((bits & 1) as i64))
     }
 
-    /// A text of up to `longest` bytes without control characters: it will be shown.
-    pub(super) fn text(&mut self, longest: usize) -> Result<String, Problem> {
+    /// A text of up to 200 bytes without control characters: it will be shown.
+    pub(super) fn text(&mut self) -> Result<String, Problem> {
         let length = self.small()? as usize;
-        if length > longest {
+        if length > LONGEST_TEXT {
             return Err("a text is too long");
         }
         let text = std::str::from_utf8(self.take(length)?).map_err(|_| "a text is not UTF-8")?;
@@ -96,6 +124,27 @@ impl<'a> Bytes<'a> {
             return Err("a text has control characters");
         }
         Ok(text.into())
+    }
+
+    /// See [`put_params`].
+    pub(super) fn params(&mut self) -> Result<Vec<(String, Raw)>, Problem> {
+        let count = self.small()?;
+        if count > MOST_PARAMS {
+            return Err("too many parameters");
+        }
+        let mut params = Vec::new();
+        for _ in 0..count {
+            let name = self.text()?;
+            let raw = match self.byte()? {
+                0 => Raw::Text(self.text()?),
+                1 => Raw::Number(f64::from_bits(self.word()?)),
+                2 => Raw::Integer(self.signed()?),
+                3 => Raw::Switch(self.byte()? != 0),
+                _ => return Err("there is no such kind of parameter"),
+            };
+            params.push((name, raw));
+        }
+        Ok(params)
     }
 }
 

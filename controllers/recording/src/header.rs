@@ -2,7 +2,7 @@
 //! again.
 
 use super::block::{Block, BlockKind};
-use super::bytes::{Bytes, Problem, put, put_signed, put_text};
+use super::bytes::{Bytes, Problem, put, put_params, put_text};
 use super::threading::ThreadingHeader;
 use leeward_core::params::{ParamError, Params, Raw};
 use leeward_core::registry::{Algorithm, Environment, Provision, Registry, RegistryError};
@@ -54,8 +54,6 @@ pub enum HeaderError {
 const ALLOCATED: u8 = 1;
 /// A policy of threading decides; its own header follows.
 const THREADING: u8 = 2;
-pub(super) const LONGEST_TEXT: usize = 200;
-const MOST_PARAMS: u32 = 256;
 /// More cores than any plant has: a wrong number must not ask for memory.
 const MOST_CORES: u32 = 4_096;
 
@@ -114,14 +112,14 @@ impl Header {
 
     pub(super) fn read(payload: &[u8]) -> Result<Header, Problem> {
         let mut bytes = Bytes::new(payload);
-        let (version, plant) = (bytes.text(LONGEST_TEXT)?, bytes.text(LONGEST_TEXT)?);
-        let algorithm = bytes.text(LONGEST_TEXT)?;
+        let (version, plant) = (bytes.text()?, bytes.text()?);
+        let algorithm = bytes.text()?;
         let cores = bytes.small()?;
         if cores == 0 || cores > MOST_CORES {
             return Err("an impossible number of cores");
         }
         let environment = Environment::new(cores, Nanos(bytes.number()?), Nanos(bytes.number()?));
-        let params = read_params(&mut bytes)?;
+        let params = bytes.params()?;
         let flags = if bytes.left() == 0 { None } else { Some(bytes.byte()?) };
         let environment = match flags {
             None | Some(THREADING) => environment,
@@ -135,50 +133,6 @@ impl Header {
         }
         Ok(Header { version, plant, algorithm, params, environment, threading })
     }
-}
-
-/// Parameters that were set, with their number.
-pub(super) fn put_params(params: &[(String, Raw)], out: &mut Vec<u8>) {
-    put(out, params.len() as u64);
-    for (name, raw) in params {
-        put_text(out, name);
-        match raw {
-            Raw::Text(text) => {
-                out.push(0);
-                put_text(out, text);
-            }
-            Raw::Number(number) => {
-                out.push(1);
-                out.extend_from_slice(&number.to_bits().to_le_bytes());
-            }
-            Raw::Integer(number) => {
-                out.push(2);
-                put_signed(out, *number);
-            }
-            Raw::Switch(on) => out.extend_from_slice(&[3, u8::from(*on)]),
-        }
-    }
-}
-
-/// See [`put_params`].
-pub(super) fn read_params(bytes: &mut Bytes<'_>) -> Result<Vec<(String, Raw)>, Problem> {
-    let count = bytes.small()?;
-    if count > MOST_PARAMS {
-        return Err("too many parameters");
-    }
-    let mut params = Vec::new();
-    for _ in 0..count {
-        let name = bytes.text(LONGEST_TEXT)?;
-        let raw = match bytes.byte()? {
-            0 => Raw::Text(bytes.text(LONGEST_TEXT)?),
-            1 => Raw::Number(f64::from_bits(bytes.word()?)),
-            2 => Raw::Integer(bytes.signed()?),
-            3 => Raw::Switch(bytes.byte()? != 0),
-            _ => return Err("there is no such kind of parameter"),
-        };
-        params.push((name, raw));
-    }
-    Ok(params)
 }
 
 #[cfg(all(test, not(loom)))]

@@ -2,9 +2,8 @@
 
 use std::sync::Arc;
 
-use super::bytes::{Bytes, Problem, put, put_signed, put_text};
+use super::bytes::{Bytes, Problem, put, put_params, put_signed, put_text};
 use super::entry::Entry;
-use super::header::{LONGEST_TEXT, put_params, read_params};
 use leeward_core::params::{ParamError, Params, Raw};
 use leeward_core::units::{Nanos, Rate, Time};
 use leeward_threading::curves::{CURVES_MAX, Curve, Curves, KNOTS_MAX, Knot};
@@ -65,7 +64,7 @@ impl ThreadingHeader {
     }
 
     pub(super) fn read(bytes: &mut Bytes<'_>) -> Result<Self, Problem> {
-        let (policy, params) = (bytes.text(LONGEST_TEXT)?, read_params(bytes)?);
+        let (policy, params) = (bytes.text()?, bytes.params()?);
         let first = setup(bytes)?;
         let cpus = u16::try_from(bytes.number()?).map_err(|_| "an impossible number of CPUs")?;
         let slo = bytes.number()?.checked_sub(1).map(Nanos);
@@ -185,7 +184,7 @@ pub(super) fn decode(now: Time, is_wanted: bool, bytes: &mut Bytes<'_>) -> Resul
 }
 
 fn setup(bytes: &mut Bytes<'_>) -> Result<Threading, Problem> {
-    bytes.text(LONGEST_TEXT)?.parse().map_err(|_| "a setup that is none")
+    bytes.text()?.parse().map_err(|_| "a setup that is none")
 }
 
 fn tiny(bytes: &mut Bytes<'_>) -> Result<u16, Problem> {

@@ -55,10 +55,10 @@ mod window;
 mod wish;
 
 pub use duty::{Duty, Owed, Roles, slots};
-pub use parse::{Fault, SetupError};
+pub use parse::SetupError;
 pub use policy::{
     Build, Latencies, Pace, PolicySpec, Reason, ThreadEnvironment, ThreadGauges, ThreadSignals, ThreadingPolicy,
 };
 pub use ring::ArrivalRing;
-pub use setup::{Fanout, Handling, POOL_MAX, SPIN_MAX, SPIN_MIN, Setup, Threading, Wait};
+pub use setup::{Fanout, Fault, Handling, POOL_MAX, SPIN_MAX, SPIN_MIN, Setup, Threading, Wait};
 pub use window::{ArrivalWindow, WINDOW_MAX};

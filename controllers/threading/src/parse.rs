@@ -3,7 +3,7 @@
 
 use std::str::FromStr;
 
-use super::setup::{Fanout, Handling, POOL_MAX, Setup, Threading, Wait};
+use super::setup::{Fanout, Fault, Handling, POOL_MAX, Setup, Threading, Wait};
 use leeward_core::units::parse_duration;
 
 /// A setup that could not be read.
@@ -14,54 +14,6 @@ pub struct SetupError {
     pub written: String,
     /// Reason.
     pub fault: Fault,
-}
-
-/// Fault of a setup, with what is accepted.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[non_exhaustive]
-pub enum Fault {
-    /// The three letters.
-    #[error(
-        "accepted are `S` or `A` (sync, async), `I` or `D` (in-line, dispatched), `B` or `P` (block, poll), then the pools, \
-         as in `SIP1`, `SDB1-50`, `AIP1-0-1`, `ADP1-4-1@16us`; or `CORE2`"
-    )]
-    Model,
-    /// A pool that is no number.
-    #[error("a pool is a whole number without sign or leading zero, as in `SDB1-50`")]
-    Number,
-    /// The number of pools in a sync in-line model.
-    #[error("a sync in-line model has one pool, the in-line threads, as in `SIP1`")]
-    SyncInLine,
-    /// The number of pools in a sync dispatched model.
-    #[error("a sync dispatched model has two pools, network threads and workers, as in `SDB1-50`")]
-    SyncDispatched,
-    /// The number of pools in an async model.
-    #[error("an async model has three pools, network, worker and response threads, as in `AIP1-0-1` or `ADB1-4-4`")]
-    Async,
-    /// Network threads.
-    #[error("it needs from 1 to {POOL_MAX} network threads")]
-    Network,
-    /// Workers of a dispatched model.
-    #[error("a dispatched model needs from 1 to {POOL_MAX} workers")]
-    Worker,
-    /// Response threads of an async model.
-    #[error("an async model needs from 1 to {POOL_MAX} response threads")]
-    Response,
-    /// Workers in an in-line model.
-    #[error("an in-line model has no workers; accepted is 0, as in `AIP1-0-1`")]
-    InLineWorkers,
-    /// Response threads in a sync model.
-    #[error("a sync model has no response threads; accepted are `SIP1` and `SDB1-50`")]
-    SyncResponse,
-    /// Time to poll.
-    #[error("after `@` comes a time to poll: 250ns, 500ns, 1us, 2us and so on, doubled up to 16.384ms")]
-    Spin,
-    /// Time to poll in a model that blocks.
-    #[error("a model that blocks has no time to poll; accepted is `P` with it, as in `SDP1-4@16us`")]
-    BlockSpins,
-    /// Cores.
-    #[error("it needs from 1 to {POOL_MAX} cores, as in `CORE2`")]
-    Cores,
 }
 
 impl FromStr for Setup {

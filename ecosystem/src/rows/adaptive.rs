@@ -4,9 +4,9 @@
 
 use super::envoy::{Envoy, program};
 use super::{Bench, SLO, connections};
+use crate::args::Args;
 use crate::child::Server;
 use crate::load::{self, Came, Demand, Plan, alike};
-use crate::server::Args;
 use anyhow::Result;
 use std::net::{SocketAddr, TcpListener};
 use std::time::{Duration, Instant};

@@ -2,10 +2,10 @@
 //! with the recipe of `packaging/recipes`; where it is not installed (`scripts/setup recipes`), its rows are left out.
 
 use super::{Bench, median};
+use crate::args::Args;
 use crate::child::Server;
 use crate::guard::Guard;
 use crate::load::{self, Demand, Plan, alike};
-use crate::server::Args;
 use anyhow::{Context, Result};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::path::{Path, PathBuf};

@@ -2,10 +2,10 @@
 //! pool.
 
 use super::{Bench, SLO};
+use crate::args::{Args, Pool};
 use crate::guard::Guard;
-use crate::handler::{CONNECTIONS, DEAR, Pool};
+use crate::handler::{CONNECTIONS, DEAR};
 use crate::load::{Demand, alike};
-use crate::server::Args;
 use anyhow::Result;
 use rustix::process::Signal;
 use std::sync::atomic::Ordering;

@@ -2,10 +2,10 @@
 //! said so, and its row is left out.
 
 use super::{Bench, SLO, median};
+use crate::args::Args;
 use crate::child::Server;
 use crate::grpc::PROTO;
 use crate::guard::Guard;
-use crate::server::Args;
 use anyhow::{Context, Result};
 use std::net::SocketAddr;
 use std::process::{Command, Stdio};

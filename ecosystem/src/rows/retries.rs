@@ -2,9 +2,9 @@
 //! for. The clients are programs as people write them, on an executor: each has a connection, and asks at even gaps.
 
 use super::{Bench, SLO};
+use crate::args::Args;
 use crate::child::Server;
 use crate::guard::Guard;
-use crate::server::Args;
 use anyhow::Result;
 use axum::body::Bytes;
 use http::{Request, Response};

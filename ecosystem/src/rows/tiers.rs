@@ -2,10 +2,10 @@
 //! the front's work is for requests that the back then refuses.
 
 use super::{Bench, Goodput, SLO, median};
+use crate::args::Args;
 use crate::child::Server;
 use crate::guard::Guard;
 use crate::load::{Demand, alike};
-use crate::server::Args;
 use anyhow::{Context, Result};
 
 /// Time for which a request occupies the back's worker, in ms. It takes no CPU: the front has its own.

@@ -1,6 +1,5 @@
-//! How a gate is made: everything follows from the objective unless it is said. Never here: what a gate does.
+//! Settings of a gate: everything follows from the objective unless it is said. Never here: the gate.
 
-use crate::gate::Gate;
 use leeward_controllers::edge;
 use leeward_core::params::{ParamError, Raw};
 use leeward_core::registry::Algorithm;
@@ -145,16 +144,5 @@ impl Builder {
     /// Whether a parameter was set.
     pub fn is_set(&self, name: &str) -> bool {
         self.params.iter().any(|(set, _)| *set == name)
-    }
-
-    /// The gate.
-    ///
-    /// # Errors
-    /// An objective below 1 us or above an hour, or parameters that the controller does not take.
-    pub fn build(self) -> Result<Gate, BuildError> {
-        if !(Duration::from_micros(1)..=Duration::from_secs(3_600)).contains(&self.slo) {
-            return Err(BuildError::Objective);
-        }
-        Gate::new(&self)
     }
 }

@@ -7,33 +7,29 @@ use crate::counts::Counts;
 use crate::delay::Delay;
 use crate::inside::Inside;
 use crate::load::{Busy, Load};
+use crate::outcome::{End, Outcome};
 use crate::probe::Probe;
 use crate::room::{Out, Room};
 use crate::shard::Shard;
 use crate::stretch::Stretch;
-use crate::ticket::{End, Outcome, Ticket, Turn};
 use leeward_controllers::edge::{cost::Estimate, deadline};
 use leeward_core::budget::Budget;
 use leeward_core::registry::Environment;
 use leeward_core::rehearsal::{Leaving, Twin};
-use leeward_core::server::{self, Arrival};
-use leeward_core::units::{Cost, Nanos, Time};
+use leeward_core::server;
+use leeward_core::units::{Cost, Nanos, Priority, Tenant, Time};
 use leeward_host::sync::{Mutex, lock};
 use leeward_host::{Bounds, Load as Sums, Pulse};
-use leeward_observe::{Decision, DecisionId, Moment, Reason, Ring, Routes, SAMPLED, Source, Tenants};
+use leeward_observe::{Decision, DecisionId, Moment, Reason, Ring, Routes, Source, Tenants};
 use leeward_runtime::clock;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
+mod arrive;
+
 /// Routes whose cost is learnt apart.
 const ROUTES: usize = 256;
-
-/// Below this share of the target nobody waits: such a request needs no room. The controller refuses nothing there, either.
-const CALM: f64 = 0.125;
-
-/// Of so many requests one is judged without what is known of time inside.
-const PLAIN: u64 = 16;
 
 /// Requests that are called ahead of free slots, for each worker.
 const MOST_AHEAD: usize = 8;
@@ -52,6 +48,18 @@ pub struct Refusal {
     pub retry_after: Duration,
     /// The number under which [`Gate::decision`] knows more.
     pub decision: DecisionId,
+}
+
+/// The part of a decision that is taken again in a waiting request's turn.
+#[derive(Clone, Copy)]
+pub(crate) struct Turn {
+    /// From then on it is too late to begin.
+    pub(crate) until: Time,
+    /// Whether nobody seemed to wait when it came.
+    pub(crate) is_calm: bool,
+    pub(crate) left: Nanos,
+    pub(crate) priority: Priority,
+    pub(crate) tenant: Tenant,
 }
 
 /// Admission to a service. Clones are the same gate.
@@ -113,151 +121,9 @@ impl Gate {
         Builder::new(slo)
     }
 
-    pub(crate) fn new(builder: &Builder) -> Result<Self, BuildError> {
-        let slo = Nanos(builder.slo.as_nanos() as u64);
-        // Clients measure from another place; the network's part is theirs to take off the objective.
-        let environment = Environment::new(builder.workers as u32, Nanos::ZERO, slo);
-        let pairs: Vec<_> = builder.params.iter().map(|(name, raw)| (*name, raw.clone())).collect();
-        let params = builder.algorithm.params(&pairs)?;
-        let halves = builder.algorithm.server(&params, &environment)?;
-        let shards = halves.cores.into_iter().enumerate();
-        let shards: Vec<_> = shards.map(|(index, half)| Mutex::new(Shard::new(index, builder.seed, half))).collect();
-        let places = builder.places.filter(|_| builder.mode == Mode::Enforce);
-        Ok(Gate(Arc::new(Inner {
-            slo,
-            mode: builder.mode,
-            began: clock::process(),
-            room: builder.max_in_flight.div_ceil(shards.len() as u32),
-            tenants: Tenants::new(shards.len()),
-            shards,
-            pulse: Pulse::new(halves.control),
-            // A quarter of the target, at least a millisecond: more probes see no more.
-            probe: Probe::new(slo.scale(0.1).max(Nanos::from_millis(1))),
-            ring: Ring::new(builder.decisions),
-            controller: builder.algorithm.name,
-            bounds: Bounds::of(&builder.algorithm, &params, &environment),
-            level: AtomicU64::new(0),
-            ticks: AtomicU64::new(0),
-            routes: (0..ROUTES).map(|_| Estimate::default()).collect(),
-            names: (0..ROUTES).map(|_| OnceLock::new()).collect(),
-            places: Routes::default(),
-            mean: Estimate::default(),
-            inside: (0..ROUTES).map(|_| Inside::default()).collect(),
-            // What stood longer ago than the target is over.
-            queue: Mutex::new(Delay::new(slo.scale(0.4), places.is_some())),
-            behind: Behind::new(ROUTES),
-            waiting: places.map(|places| Arc::new(Room::new(builder.workers, places))),
-            twin: Mutex::new(Twin::default()),
-            worked_ns: AtomicU64::new(0),
-            executed: AtomicU64::new(0),
-            busy: Mutex::new(Busy::default()),
-            malformed: AtomicU64::new(0),
-        })))
-    }
-
     /// The objective.
     pub fn slo(&self) -> Duration {
         Duration::from_nanos(self.0.slo.0)
-    }
-
-    /// Decides on a request that has come.
-    ///
-    /// # Errors
-    /// The request is refused: answer so, at once.
-    pub fn arrive(&self, arriving: &Arriving) -> Result<Ticket, Refusal> {
-        self.arrive_at(self.now(), arriving)
-    }
-
-    /// The same at a time of the caller's, since the gate was made. Times never go back.
-    ///
-    /// # Errors
-    /// As [`Gate::arrive`].
-    pub fn arrive_at(&self, now: Time, arriving: &Arriving) -> Result<Ticket, Refusal> {
-        let inner = &*self.0;
-        let service = inner.routes[usize::from(arriving.route)].time().unwrap_or(Nanos::ZERO);
-        // In a rehearsal it is the time of another queue.
-        let (now, waited, delay) = match inner.mode {
-            Mode::Enforce => {
-                let (waited, delay) = inner.delays(now, arriving);
-                (now, waited, delay)
-            }
-            Mode::Shadow | Mode::Share(_) => inner.rehearsed(now, arriving),
-        };
-        let stretch = inner.stretch(arriving.route, service);
-        inner.tick(now, stretch.of(delay));
-        let index = shard_of_thread() % inner.shards.len();
-        let mut shard = lock(&inner.shards[index]);
-        let random = shard.choices.draw();
-        let left = arriving.left.unwrap_or(Nanos::MAX);
-        // One in some is judged by its wait alone: of a route that is refused nobody would learn that it is quick again.
-        let felt = if (random >> 32).is_multiple_of(PLAIN) { Stretch::NONE } else { stretch };
-        let arrival = Arrival::new(now)
-            .with_delay(felt.of(delay))
-            .with_priority(arriving.priority(now.0 / 3_600_000_000_000, random.rotate_left(32)))
-            .with_tenant(arriving.tenant)
-            .with_cost(inner.cost(arriving.route))
-            .with_budget(deadline::budget(left.min(inner.slo), waited, service))
-            .with_random(random);
-        let class = (arrival.priority.level() - 1) / 16;
-        let asks = arriving.asks.unwrap_or(arriving.route);
-        let verdict = if shard.pending() >= inner.room {
-            Err(Reason::Concurrency)
-        } else if inner.mode == Mode::Enforce && !inner.behind.admits(now, (asks, class), random) {
-            // The controller is not asked: what is not executed here is no demand on this service.
-            Err(Reason::Behind)
-        } else {
-            shard.ask(&arrival, felt.of(waited))
-        };
-        let verdict = verdict.map_err(|reason| inner.named(reason, left, waited, service));
-        shard.counts.arrived += 1;
-        shard.by_class.count(class, verdict.as_ref().err().copied());
-        inner.tenants.charge(index, arriving.tenant, inner.about(arriving.route), verdict.is_ok());
-        if arriving.waited.is_some() {
-            shard.waits.note(waited);
-        }
-        let is_meant = || inner.mode.enforces(arriving.account(random));
-        if inner.mode != Mode::Enforce && (verdict.is_ok() || !is_meant()) {
-            return Ok(self.rehearse(&mut shard, index, (arriving.route, class), verdict));
-        }
-        let record = |refused: Option<Reason>| {
-            let mut decision = Decision::admitted(now);
-            (decision.refused, decision.waited, decision.delay) = (refused, waited, delay);
-            (decision.left, decision.service) = (left, inner.takes(arriving.route, service));
-            (decision.priority, decision.tenant) = (arrival.priority, arrival.tenant);
-            decision.route = arriving.route;
-            decision.bound = inner.bound(refused, decision.moment, stretch);
-            decision
-        };
-        match verdict {
-            Ok(ticket) => {
-                shard.counts.admitted += 1;
-                let sampled = shard.counts.admitted.is_multiple_of(SAMPLED);
-                drop(shard);
-                if sampled {
-                    inner.ring.write(&record(None));
-                }
-                let ticket = Ticket::new(self.clone(), index, (arriving.route, class), (now, waited), Some(ticket));
-                let ticket = ticket.with_budget(inner.for_queues(left, arriving.route, waited)).asking(asks);
-                if inner.waiting.is_none() {
-                    return Ok(ticket);
-                }
-                let lateness = stretch.back(inner.bounds.lateness.unwrap_or(inner.slo));
-                let last = left.min(inner.slo).saturating_sub(service).min(lateness).saturating_sub(waited);
-                Ok(ticket.with_turn(Turn {
-                    until: now + last,
-                    is_calm: stretch.of(waited.max(delay)) < inner.target().scale(CALM),
-                    left,
-                    priority: arrival.priority,
-                    tenant: arrival.tenant,
-                }))
-            }
-            Err(reason) => {
-                shard.counts.refused[reason as usize] += 1;
-                drop(shard);
-                let decision = inner.ring.write(&record(Some(reason)));
-                Err(inner.refusal(reason, decision, random))
-            }
-        }
     }
 
     /// A request that was let in has waited for its turn, and was called or turned away: whether it is executed.
@@ -298,26 +164,6 @@ impl Gate {
     /// Requests that wait for their turn; 0 without a room.
     pub fn waiting(&self) -> usize {
         self.0.waiting.as_ref().map_or(0, |room| room.len())
-    }
-
-    /// Admits whatever the verdict, and keeps the queue that would be.
-    fn rehearse(
-        &self,
-        shard: &mut Shard,
-        index: usize,
-        (route, class): (u8, u8),
-        verdict: Result<server::Ticket, Reason>,
-    ) -> Ticket {
-        match verdict {
-            Ok(ticket) => {
-                let inner = &self.0;
-                let rehearsed = Rehearsed { shard: index, route, class, ticket };
-                lock(&inner.twin).admit(inner.about(route), inner.shards.len(), rehearsed);
-                shard.counts.admitted += 1;
-            }
-            Err(_) => shard.counts.shadowed += 1,
-        }
-        Ticket::rehearsed(self.clone(), index, route)
     }
 
     pub(crate) fn end(
@@ -463,6 +309,56 @@ impl Gate {
     }
 }
 
+impl Builder {
+    /// The gate.
+    ///
+    /// # Errors
+    /// An objective below 1 us or above an hour, or parameters that the controller does not take.
+    pub fn build(self) -> Result<Gate, BuildError> {
+        if !(Duration::from_micros(1)..=Duration::from_secs(3_600)).contains(&self.slo) {
+            return Err(BuildError::Objective);
+        }
+        let slo = Nanos(self.slo.as_nanos() as u64);
+        // Clients measure from another place; the network's part is theirs to take off the objective.
+        let environment = Environment::new(self.workers as u32, Nanos::ZERO, slo);
+        let params = self.algorithm.params(&self.params)?;
+        let halves = self.algorithm.server(&params, &environment)?;
+        let shards = halves.cores.into_iter().enumerate();
+        let shards: Vec<_> = shards.map(|(index, half)| Mutex::new(Shard::new(index, self.seed, half))).collect();
+        let places = self.places.filter(|_| self.mode == Mode::Enforce);
+        Ok(Gate(Arc::new(Inner {
+            slo,
+            mode: self.mode,
+            began: clock::process(),
+            room: self.max_in_flight.div_ceil(shards.len() as u32),
+            tenants: Tenants::new(shards.len()),
+            shards,
+            pulse: Pulse::new(halves.control),
+            // A quarter of the target, at least a millisecond: more probes see no more.
+            probe: Probe::new(slo.scale(0.1).max(Nanos::from_millis(1))),
+            ring: Ring::new(self.decisions),
+            controller: self.algorithm.name,
+            bounds: Bounds::of(&self.algorithm, &params, &environment),
+            level: AtomicU64::new(0),
+            ticks: AtomicU64::new(0),
+            routes: (0..ROUTES).map(|_| Estimate::default()).collect(),
+            names: (0..ROUTES).map(|_| OnceLock::new()).collect(),
+            places: Routes::default(),
+            mean: Estimate::default(),
+            inside: (0..ROUTES).map(|_| Inside::default()).collect(),
+            // What stood longer ago than the target is over.
+            queue: Mutex::new(Delay::new(slo.scale(0.4), places.is_some())),
+            behind: Behind::new(ROUTES),
+            waiting: places.map(|places| Arc::new(Room::new(self.workers, places))),
+            twin: Mutex::new(Twin::default()),
+            worked_ns: AtomicU64::new(0),
+            executed: AtomicU64::new(0),
+            busy: Mutex::new(Busy::default()),
+            malformed: AtomicU64::new(0),
+        })))
+    }
+}
+
 impl Inner {
     /// Time, wait and delay of a request in the queue that would be. Whatever would have ended before it ends.
     fn rehearsed(&self, now: Time, arriving: &Arriving) -> (Time, Nanos, Nanos) {
@@ -587,13 +483,6 @@ impl Inner {
             _ => 0,
         }
     }
-}
-
-/// Each thread has a shard of its own as long as there are as many shards as threads.
-fn shard_of_thread() -> usize {
-    static THREADS: AtomicUsize = AtomicUsize::new(0);
-    thread_local!(static SHARD: usize = THREADS.fetch_add(1, Ordering::Relaxed));
-    SHARD.try_with(|shard| *shard).unwrap_or(0)
 }
 
 impl std::fmt::Debug for Gate {

@@ -1,7 +1,7 @@
 //! A part of a gate: a fast half with its session, its choices and its counters, for the threads that share it.
 
 use crate::counts::{ByClass, ByRoute, Counts};
-use crate::ticket::Outcome;
+use crate::outcome::Outcome;
 use leeward_core::server::{self, Admission, Arrival, CoreId, Departure, Opened, Session, SessionSlot, Verdict};
 use leeward_core::units::{CreditId, Nanos, Time};
 use leeward_host::Choices;

@@ -1,46 +1,12 @@
 //! An admitted request. Never here: what it does.
 
-use crate::gate::{Gate, Refusal};
+use crate::gate::{Gate, Refusal, Turn};
+use crate::outcome::{End, Outcome};
 use crate::room::{Out, Seat};
 use leeward_core::budget::Budget;
 use leeward_core::server;
-use leeward_core::units::{Nanos, Priority, Tenant, Time};
+use leeward_core::units::{Nanos, Time};
 use std::time::Duration;
-
-/// How an admitted request ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Outcome {
-    /// Answered with a result.
-    Completed,
-    /// Answered with a failure of the service's. It has cost what it has cost, and is worth nothing, however fast it came.
-    Failed,
-    /// Refused inside, by a lock for instance.
-    Dropped,
-    /// Gone without an answer: cancelled, panicked, its client gone. Also the end of a ticket that is dropped.
-    Abandoned,
-}
-
-/// The end of a request, as its ticket tells it.
-pub(crate) struct End {
-    pub(crate) class: u8,
-    pub(crate) route: u8,
-    pub(crate) worked: Option<Duration>,
-    pub(crate) queued: Duration,
-    pub(crate) answered: Option<Time>,
-    pub(crate) outcome: Outcome,
-}
-
-/// The part of a decision that is taken again in a waiting request's turn.
-#[derive(Clone, Copy)]
-pub(crate) struct Turn {
-    /// From then on it is too late to begin.
-    pub(crate) until: Time,
-    /// Whether nobody seemed to wait when it came.
-    pub(crate) is_calm: bool,
-    pub(crate) left: Nanos,
-    pub(crate) priority: Priority,
-    pub(crate) tenant: Tenant,
-}
 
 /// An admitted request, until it ends. Dropping the ticket ends it as [`Outcome::Abandoned`].
 #[must_use = "a ticket that is dropped is an abandoned request"]

@@ -4,7 +4,7 @@ use crate::body::GuardedBody;
 use crate::listener::{Listener, Stamped};
 use crate::service::Guarded;
 use crate::settings::Slo;
-use crate::stamp::Stamp;
+pub use crate::stamp::Peer;
 use axum::Router;
 use axum::body::Body;
 use axum::extract::connect_info::Connected;
@@ -22,15 +22,6 @@ use std::time::Duration;
 use tokio::net::TcpListener;
 use tower_layer::Layer;
 use tower_service::Service;
-
-/// The other side of a connection, as `ConnectInfo<Peer>`.
-#[derive(Clone, Debug)]
-pub struct Peer {
-    /// Its address.
-    pub address: SocketAddr,
-    /// When the kernel received what it sent last.
-    pub stamp: Stamp,
-}
 
 impl Connected<IncomingStream<'_, Listener>> for Peer {
     fn connect_info(stream: IncomingStream<'_, Listener>) -> Self {

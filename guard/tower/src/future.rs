@@ -6,7 +6,6 @@ use crate::drain::{Drain, Rest};
 use crate::headers;
 use crate::refusal;
 use crate::scope::Scope;
-use crate::service::tell_load;
 use crate::settings::Until;
 use crate::status;
 use crate::turn::Turn;
@@ -88,7 +87,7 @@ impl<F, R: Body<Data: 'static>, B> State<F, R, B> {
             Err(refusal) => {
                 let grpc = turn.as_ref().and_then(|turn| turn.grpc.as_ref());
                 let mut response = refusal::response(&refusal, grpc);
-                tell_load(reporter, response.headers_mut());
+                headers::tell_load(reporter, response.headers_mut());
                 if turn.is_some_and(|turn| turn.closes) {
                     closes(&mut response);
                 }
@@ -141,7 +140,7 @@ where
                 request.turn = None;
                 // The service's own failure is no answer: dropping the ticket says so.
                 let mut response = ready!(polled)?;
-                tell_load(reporter, response.headers_mut());
+                headers::tell_load(reporter, response.headers_mut());
                 let Some(Admitted { mut ticket, scope, worked, claims, .. }) = admitted.take() else {
                     unreachable!("looked at above")
                 };

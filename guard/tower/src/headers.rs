@@ -3,7 +3,7 @@
 
 use http::HeaderMap;
 use http::header::{CONTENT_TYPE, HeaderName, HeaderValue};
-use leeward_gate::Class;
+use leeward_gate::{Class, Gate, Load};
 use std::time::Duration;
 
 /// Ours: a dictionary of whole numbers, `b` the budget left in us, `p` the priority from 1 to 128, `a` the times sent
@@ -29,16 +29,18 @@ pub const GRPC_PUSHBACK: HeaderName = HeaderName::from_static("grpc-retry-pushba
 pub(crate) const GRPC_TIMEOUT: HeaderName = HeaderName::from_static("grpc-timeout");
 pub(crate) const GRPC_ATTEMPTS: HeaderName = HeaderName::from_static("grpc-previous-rpc-attempts");
 
-/// A gate's load as the header says it; `None` before there is a rate, without which Envoy takes no report.
-pub(crate) fn load(load: leeward_gate::Load) -> Option<HeaderValue> {
-    let leeward_gate::Load { utilization, delay, rate, .. } = load;
+/// Says a gate's load, where it is to be said and there is a rate, without which Envoy takes no report.
+pub(crate) fn tell_load(reporter: &Option<Gate>, headers: &mut HeaderMap) {
+    let Some(Load { utilization, delay, rate, .. }) = reporter.as_ref().map(Gate::load) else { return };
     if rate <= 0.0 {
-        return None;
+        return;
     }
     let text = format!(
         "TEXT rps_fractional={rate:.1},application_utilization={utilization:.3},named_metrics.leeward_delay={delay:.3}"
     );
-    HeaderValue::from_str(&text).ok()
+    if let Ok(load) = HeaderValue::from_str(&text) {
+        headers.insert(LOAD, load);
+    }
 }
 
 /// Longer than any of these values; the rest of a header is not looked at.

@@ -8,12 +8,12 @@ use crate::headers;
 use crate::probe::Probe;
 use crate::refusal;
 use crate::scope::{Scope, Serving};
-use crate::settings::Slo;
+use crate::settings::{Slo, hash};
 use crate::stamp::Stamp;
 use crate::turn::Turn;
 use http::header::{ACCESS_CONTROL_REQUEST_METHOD, ORIGIN};
 use http::request::Parts;
-use http::{HeaderMap, Method, Request, Response, Version};
+use http::{Method, Request, Response, Version};
 use http_body::Body;
 use leeward_core::units::{Nanos, Time};
 use leeward_gate::{Arriving, Gate, LONGEST_NAME};
@@ -21,6 +21,7 @@ use leeward_runtime::clock;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::task::{Context, Poll};
+use tower_layer::Layer;
 use tower_service::Service;
 
 /// A service behind a gate.
@@ -42,13 +43,6 @@ impl Shared {
     /// The gate, where responses are to say its load.
     fn reporter(&self) -> Option<Gate> {
         self.settings.reports_load.then(|| self.gate.clone())
-    }
-}
-
-/// Says a gate's load, where it is to be said.
-pub(crate) fn tell_load(reporter: &Option<Gate>, headers: &mut HeaderMap) {
-    if let Some(load) = reporter.as_ref().and_then(|gate| headers::load(gate.load())) {
-        headers.insert(headers::LOAD, load);
     }
 }
 
@@ -122,7 +116,7 @@ fn is_preflight(request: &Parts) -> bool {
 /// How long a request had waited when it came here, if its connection has stamps.
 fn age(request: &Parts, reading: Time) -> Option<std::time::Duration> {
     #[cfg(feature = "axum")]
-    if let Some(info) = request.extensions.get::<::axum::extract::ConnectInfo<crate::axum::Peer>>() {
+    if let Some(info) = request.extensions.get::<::axum::extract::ConnectInfo<crate::stamp::Peer>>() {
         return info.0.stamp.age_at(reading);
     }
     request.extensions.get::<Stamp>()?.age_at(reading)
@@ -185,12 +179,12 @@ fn name(request: &Parts, arriving: &Arriving, gate: &Gate) -> Option<Box<str>> {
     }
 }
 
-/// FNV-1a, the upper half folded in: the same name is the same number in every process.
-pub(crate) fn hash(bytes: &[u8]) -> u64 {
-    let hash = bytes
-        .iter()
-        .fold(0xcbf2_9ce4_8422_2325u64, |hash, byte| (hash ^ u64::from(*byte)).wrapping_mul(0x0000_0100_0000_01b3));
-    hash ^ hash >> 32
+impl<S> Layer<S> for Slo {
+    type Service = Guarded<S>;
+
+    fn layer(&self, inner: S) -> Guarded<S> {
+        Guarded::new(inner, self.clone(), self.gate().clone())
+    }
 }
 
 impl<S, B, R> Service<Request<B>> for Guarded<S>
@@ -226,7 +220,7 @@ where
                 give_back(&mut self.inner);
                 let grpc = headers::grpc(&parts.headers);
                 let mut response = refusal::response(&refusal, grpc.as_ref());
-                tell_load(&shared.reporter(), response.headers_mut());
+                headers::tell_load(&shared.reporter(), response.headers_mut());
                 return ResponseFuture::refused(response, Rest::of(&parts, body));
             }
         };
@@ -251,13 +245,12 @@ mod tests {
     use super::*;
     use crate::{ms, slo};
     use bytes::Buf;
-    use http::HeaderValue;
+    use http::{HeaderMap, HeaderValue};
     use std::convert::Infallible;
     use std::future::{Ready, ready};
     use std::pin::Pin;
     use std::sync::atomic::{AtomicUsize, Ordering};
     use std::task::Waker;
-    use tower_layer::Layer;
 
     /// A body without bytes.
     struct Empty;

@@ -1,11 +1,9 @@
 //! The layer and all that can be said about it. Never here: what happens to a request.
 
-use crate::service::Guarded;
 use http::request::Parts;
 use leeward_gate::{Arriving, Builder, Class, Gate, Mode};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
-use tower_layer::Layer;
 
 /// Places of a wait room: more than can be executed within an objective of 20 ms where each takes 10 us, on eight workers.
 const PLACES: usize = 16_384;
@@ -80,7 +78,7 @@ impl Slo {
         self.describe(move |request, arriving| {
             let arriving = before.as_ref().map_or(arriving, |describe| describe(request, arriving));
             match tenant(request) {
-                Some(name) => arriving.with_tenant(leeward_gate::Tenant(crate::service::hash(name.as_bytes()) as u32)),
+                Some(name) => arriving.with_tenant(leeward_gate::Tenant(hash(name.as_bytes()) as u32)),
                 None => arriving,
             }
         })
@@ -167,12 +165,12 @@ impl Slo {
     }
 }
 
-impl<S> Layer<S> for Slo {
-    type Service = Guarded<S>;
-
-    fn layer(&self, inner: S) -> Guarded<S> {
-        Guarded::new(inner, self.clone(), self.gate().clone())
-    }
+/// FNV-1a, the upper half folded in: the same name is the same number in every process.
+pub(crate) fn hash(bytes: &[u8]) -> u64 {
+    let hash = bytes
+        .iter()
+        .fold(0xcbf2_9ce4_8422_2325u64, |hash, byte| (hash ^ u64::from(*byte)).wrapping_mul(0x0000_0100_0000_01b3));
+    hash ^ hash >> 32
 }
 
 impl std::fmt::Debug for Slo {

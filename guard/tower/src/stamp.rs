@@ -52,6 +52,16 @@ impl Stamp {
     }
 }
 
+/// The other side of a connection, as `ConnectInfo<Peer>`.
+#[cfg(feature = "axum")]
+#[derive(Clone, Debug)]
+pub struct Peer {
+    /// Its address.
+    pub address: std::net::SocketAddr,
+    /// When the kernel received what it sent last.
+    pub stamp: Stamp,
+}
+
 /// A service of one connection, whose requests carry the connection's stamp: for servers that take a service per connection.
 #[derive(Clone, Debug)]
 pub struct Connection<S> {

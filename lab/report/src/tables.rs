@@ -190,100 +190,80 @@ pub(crate) fn shifts(results: &Results, palette: &Palette) -> Markup {
     }
 }
 
-/// Every run, folded away.
+/// A section with a table, folded away under `summary`; nothing without rows.
+fn folded<T: TableRow>(
+    (title, explained, summary): (&str, Markup, Markup),
+    rows: &[T],
+    columns: &[Column<T>],
+    palette: &Palette,
+) -> Markup {
+    html! {
+        @if !rows.is_empty() {
+            section {
+                h2 { (title) }
+                (explained)
+                details {
+                    summary { (summary) }
+                    (table(rows, columns, palette))
+                }
+            }
+        }
+    }
+}
+
+/// Every run.
 pub(crate) fn points(results: &Results, palette: &Palette) -> Markup {
-    html! {
-        @if !results.points.is_empty() {
-            section {
-                h2 { "Numbers" }
-                details {
-                    summary { "All " (results.points.len()) " runs" }
-                    (table(&results.points, &POINTS, palette))
-                }
-            }
-        }
-    }
+    let summary = html! { "All " (results.points.len()) " runs" };
+    folded(("Numbers", html! {}, summary), &results.points, &POINTS, palette)
 }
 
-/// Table of the locks, folded away; nothing for applications without locks.
+/// Table of the locks; nothing for applications without locks.
 pub(crate) fn locks(results: &Results, palette: &Palette) -> Markup {
-    html! {
-        @if !results.locks.is_empty() {
-            section {
-                h2 { "Locks" }
-                p.explain {
-                    "Those that got a lock at once waited 0. "
-                    @if results.plant == "real" {
-                        "Locks of the same name are told of together, those first that were waited for longest; percentiles are up to "
-                        "twice too much. How long a lock was held is not measured."
-                    } @else {
-                        "Whoever gets a mutex after waiting holds it while waiting for a core, too."
-                    }
-                }
-                details {
-                    summary { "Each lock of each run" }
-                    (table(&results.locks, &LOCKS, palette))
-                }
+    let explained = html! {
+        p.explain {
+            "Those that got a lock at once waited 0. "
+            @if results.plant == "real" {
+                "Locks of the same name are told of together, those first that were waited for longest; percentiles are up to "
+                "twice too much. How long a lock was held is not measured."
+            } @else {
+                "Whoever gets a mutex after waiting holds it while waiting for a core, too."
             }
         }
-    }
+    };
+    folded(("Locks", explained, html! { "Each lock of each run" }), &results.locks, &LOCKS, palette)
 }
 
-/// Table of the servers, folded away; nothing where there is one.
+/// Table of the servers; nothing where there is one.
 pub(crate) fn replicas(results: &Results, palette: &Palette) -> Markup {
-    html! {
-        @if !results.replicas.is_empty() {
-            section {
-                h2 { "Servers" }
-                p.explain {
-                    "A request that one server drops, or gives no credit in time, is sent once to another. Here each server's "
-                    "requests are such attempts, and its latencies begin with them; everywhere else a request is counted once, from its issue."
-                }
-                details {
-                    summary { "Each server of each run" }
-                    (table(&results.replicas, &REPLICAS, palette))
-                }
-            }
+    let explained = html! {
+        p.explain {
+            "A request that one server drops, or gives no credit in time, is sent once to another. Here each server's "
+            "requests are such attempts, and its latencies begin with them; everywhere else a request is counted once, from its issue."
         }
-    }
+    };
+    folded(("Servers", explained, html! { "Each server of each run" }), &results.replicas, &REPLICAS, palette)
 }
 
-/// Table of a graph's services, folded away; nothing where there is no graph.
+/// Table of a graph's services; nothing where there is no graph.
 pub(crate) fn services(results: &Results, palette: &Palette) -> Markup {
-    html! {
-        @if !results.services.is_empty() {
-            section {
-                h2 { "Services" }
-                p.explain {
-                    "Latencies are those that a service's callers see, its own calls included. A drop is counted where it comes from and at "
-                    "every service before it."
-                }
-                details {
-                    summary { "Each service of each run" }
-                    (table(&results.services, &SERVICES, palette))
-                }
-            }
+    let explained = html! {
+        p.explain {
+            "Latencies are those that a service's callers see, its own calls included. A drop is counted where it comes from and at "
+            "every service before it."
         }
-    }
+    };
+    folded(("Services", explained, html! { "Each service of each run" }), &results.services, &SERVICES, palette)
 }
 
-/// Table of the kinds of requests, folded away; nothing where all are alike.
+/// Table of the kinds of requests; nothing where all are alike.
 pub(crate) fn kinds(results: &Results, palette: &Palette) -> Markup {
-    html! {
-        @if !results.kinds.is_empty() {
-            section {
-                h2 { "Kinds of requests" }
-                p.explain {
-                    "Shares are of the requests of a kind that were issued. A response is in time within the kind's own objective, from "
-                    "the request's issue."
-                }
-                details {
-                    summary { "Each kind of each run" }
-                    (table(&results.kinds, &KINDS, palette))
-                }
-            }
+    let explained = html! {
+        p.explain {
+            "Shares are of the requests of a kind that were issued. A response is in time within the kind's own objective, from "
+            "the request's issue."
         }
-    }
+    };
+    folded(("Kinds of requests", explained, html! { "Each kind of each run" }), &results.kinds, &KINDS, palette)
 }
 
 fn table<T: TableRow>(rows: &[T], columns: &[Column<T>], palette: &Palette) -> Markup {

@@ -8,8 +8,6 @@ use serde_json::{Value, json};
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::atomic::Ordering;
 
-/// First words of a stream: a browser that loses the server asks again after a second.
-pub(crate) const BEGINNING: &str = "retry: 1000\n\n";
 /// Seconds that are kept for listeners who come later.
 const KEPT: usize = 300;
 /// Refusals in words with each state, and kinds of them.

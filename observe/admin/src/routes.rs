@@ -1,6 +1,5 @@
 //! Paths and their answers. Never here: sockets.
 
-use crate::feed;
 use crate::guard;
 use crate::page;
 use crate::request::Request;
@@ -17,6 +16,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 /// Decisions that are listed if no number is said, and at most.
 const LISTED: usize = 100;
 const LISTED_MOST: usize = 1_000;
+/// First words of a stream: a browser that loses the server asks again after a second.
+const BEGINNING: &str = "retry: 1000\n\n";
 
 /// Sources of the answers.
 pub(crate) struct State {
@@ -44,7 +45,7 @@ pub(crate) fn answer(request: &Request, state: &State) -> Answer {
         None => response,
     };
     if request.path == "/events" {
-        return Answer::Events(allow(Response::new(200, "text/event-stream", feed::BEGINNING)));
+        return Answer::Events(allow(Response::new(200, "text/event-stream", BEGINNING)));
     }
     let response = match request.path.as_str() {
         "/" => page::response(request),

@@ -143,7 +143,7 @@ impl Link {
             }
             let spare = self.connection.spare();
             let room = spare.len();
-            match socket.read(clock, spare) {
+            match socket.read(|| clock.now(), spare) {
                 Ok(0) => return self.lose(clock.now(), events),
                 Ok(count) => {
                     // The clock is read after the bytes: an answer is never dated before it was here.

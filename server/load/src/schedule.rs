@@ -4,6 +4,7 @@ use leeward_core::units::{Nanos, Priority, Time};
 use leeward_workload::rng::{Purpose, Rng};
 use leeward_workload::{ArrivalStream, Workload};
 
+pub use crate::trace::REQUESTS_MAX;
 use crate::trace::Trace;
 
 /// A request to be issued.
@@ -28,9 +29,6 @@ pub struct Schedule {
     clients: u32,
     duration: Nanos,
 }
-
-/// The longest schedule: 50 million requests, 1.6 GB.
-pub const REQUESTS_MAX: usize = 50_000_000;
 
 /// A schedule that can't be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]

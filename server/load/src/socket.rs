@@ -1,6 +1,5 @@
 //! The socket of a link: a TCP connection, with TLS or without, or a session over datagrams.
 
-use crate::link::Clock;
 use leeward_core::units::{Nanos, Time};
 #[cfg(feature = "tls")]
 use leeward_rpc::client::TlsStream;
@@ -79,12 +78,12 @@ impl Socket {
         }
     }
 
-    pub(crate) fn read(&mut self, clock: Clock, into: &mut [u8]) -> io::Result<usize> {
+    pub(crate) fn read(&mut self, now: impl Fn() -> Time, into: &mut [u8]) -> io::Result<usize> {
         match self {
             Socket::Tcp(socket) => socket.read(into),
             #[cfg(feature = "tls")]
             Socket::Tls(stream) => stream.read(into),
-            Socket::Datagrams(far) => far.read(|| clock.now(), into),
+            Socket::Datagrams(far) => far.read(now, into),
         }
     }
 

@@ -22,6 +22,9 @@ pub struct Trace {
 /// The most clients, and so connections, that a trace may name.
 pub const CLIENTS_MAX: u32 = 1_000_000;
 
+/// The longest schedule: 50 million requests, 1.6 GB.
+pub const REQUESTS_MAX: usize = 50_000_000;
+
 /// The latest time in a trace: a day, in nanoseconds. The longest service time is a minute.
 const AT_MAX: u64 = 86_400 * 1_000_000_000;
 const SERVICE_MAX: u64 = 60 * 1_000_000_000;
@@ -51,7 +54,7 @@ pub enum TraceError {
     #[error("no requests in it: expected `time_us client service_us` per line, such as `12.5 0 10`")]
     Empty,
     /// Too many lines.
-    #[error("more than {} requests", crate::schedule::REQUESTS_MAX)]
+    #[error("more than {REQUESTS_MAX} requests")]
     TooLong,
 }
 
@@ -74,7 +77,7 @@ impl Trace {
             if entries.last().is_some_and(|last| last.at > entry.at) {
                 return Err(TraceError::Order { line: index + 1 });
             }
-            if entries.len() >= crate::schedule::REQUESTS_MAX {
+            if entries.len() >= REQUESTS_MAX {
                 return Err(TraceError::TooLong);
             }
             entries.push(entry);

@@ -1,4 +1,4 @@
-//! `leeward profile attach` and `stop`: a line to the run-time in another process, and a line back.
+//! `leeward profile attach`, and what it shares with others: a line to the run-time in another process, and a line back.
 
 use std::path::Path;
 use std::time::Duration;
@@ -7,7 +7,7 @@ use anyhow::{Context, anyhow};
 
 use leeward_profile::trace::Trace;
 
-use super::args::{AttachArgs, Recording, StopArgs};
+use super::args::{AttachArgs, Recording};
 use crate::failure::Failure;
 use crate::stdout::{self, plain};
 
@@ -15,16 +15,6 @@ use crate::stdout::{self, plain};
 pub(super) fn attach(args: &AttachArgs) -> Result<(), Failure> {
     let options = options(&args.recording)?;
     stdout::print(&ask(args.pid, &format!("start {options}"))?)
-}
-
-/// The command.
-pub(super) fn stop(args: &StopArgs) -> Result<(), Failure> {
-    let answer = ask(args.pid, "stop")?;
-    stdout::print(&answer)?;
-    match answer.strip_prefix("stopped ").map(Path::new).filter(|folder| folder.is_dir()) {
-        Some(folder) => super::record::summarize(folder).map(|_| ()),
-        None => Ok(()),
-    }
 }
 
 /// Whether the process of a trace is still writing it.
@@ -115,7 +105,7 @@ fn silence(pid: u32) -> &'static str {
 }
 
 /// Sends a line to the run-time in a process; its answer without the `ok`. A stop answers when the trace is on disk.
-fn ask(pid: u32, line: &str) -> Result<String, Failure> {
+pub(super) fn ask(pid: u32, line: &str) -> Result<String, Failure> {
     ask_for(pid, line, Duration::from_secs(60))
 }
 

@@ -10,6 +10,7 @@ mod read;
 mod record;
 mod requests;
 mod stats;
+mod stop;
 mod tail;
 mod timeline;
 
@@ -23,7 +24,7 @@ pub(crate) fn profile(args: &ProfileArgs) -> Result<(), Failure> {
     match &args.command {
         ProfileCommand::Record(args) => record::record(args),
         ProfileCommand::Attach(args) => control::attach(args),
-        ProfileCommand::Stop(args) => control::stop(args),
+        ProfileCommand::Stop(args) => stop::stop(args),
         ProfileCommand::Info(args) => info::info(args),
         ProfileCommand::Stats(args) => stats::stats(args),
         ProfileCommand::Requests(args) => requests::requests(args),

@@ -167,6 +167,9 @@ impl WhenPossible {
     }
 }
 
+/// A flag without a value, as files say it.
+pub(super) const SWITCH: [&str; 2] = ["off", "on"];
+
 /// `spin`, `block`, or how long to spin before sleeping.
 pub(crate) fn idle(text: &str) -> Result<Idle, Failure> {
     match text {

@@ -11,7 +11,7 @@ use leeward_services::arguments::{Argument, Kind, Value, size};
 use leeward_services::tiers::CURVES;
 
 use super::allocator::{self, Allocator};
-use super::args::{ServeArgs, WhenPossible, idle};
+use super::args::{SWITCH, ServeArgs, WhenPossible, idle};
 use super::cores::CoreRange;
 use super::otlp;
 use super::shadow;
@@ -56,7 +56,6 @@ const KEYS: &[&str] = &[
 ];
 
 const WHENS: [WhenPossible; 2] = [WhenPossible::Auto, WhenPossible::Off];
-pub(super) const SWITCH: [&str; 2] = ["off", "on"];
 const SPANS: std::ops::RangeInclusive<Nanos> = Nanos(1)..=Nanos::from_secs(3_600);
 
 /// Fills in from the file, if there is one, what the command line does not say.

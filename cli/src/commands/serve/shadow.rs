@@ -4,8 +4,7 @@ use anyhow::anyhow;
 use leeward_lab::ScenarioError;
 use leeward_lab::scenario::settings::Settings;
 
-use super::args::ServeArgs;
-use super::config::SWITCH;
+use super::args::{SWITCH, ServeArgs};
 use crate::failure::Failure;
 
 /// Controllers whose server refuses nobody: their clients send less, and none would be known that did not.

@@ -2,7 +2,7 @@
 
 use super::document::Value;
 use super::reader::{Item, Reader};
-use super::{Scenario, ScenarioError, ServiceSpec, workload};
+use super::{Scenario, ScenarioError, ServiceSpec, service};
 use leeward_core::units::{Cost, Nanos, Tenant, parse_number};
 use leeward_sim::config::{CLASSES, Kind, Kinds, MOST_KINDS};
 use std::path::Path;
@@ -32,7 +32,7 @@ pub(super) fn kinds(item: Option<Item<'_>>, folder: &Path) -> Result<Kinds, Scen
 
 fn kind(table: &Reader<'_>, folder: &Path) -> Result<Kind, ScenarioError> {
     let count = |key, range| table.find(key).map(|item| item.count(range)).transpose();
-    let service = table.find("service").map(|item| workload::drawn(&item, folder)).transpose()?;
+    let service = table.find("service").map(|item| service::drawn(&item, folder)).transpose()?;
     Ok(Kind {
         name: name(&table.require("name", "a name of its own")?)?,
         share: share(&table.require("share", "its share of the arrivals, such as \"20%\"")?)?,

@@ -3,8 +3,8 @@
 //! - `document`: the TOML text as a tree that knows where each value was written.
 //! - `overrides`: `--set` and `[quick]`, applied to that tree.
 //! - `reader`: takes keys out of the tree, one by one, and refuses what is left over.
-//! - `read`, `workload`, `application`, `kinds`, `scheduling`, `hidden`, `replicas`, `tier`, `graph`, `controllers`, `threading`, `output`: the sections of the
-//!   format.
+//! - `read`, `workload`, `service`, `application`, `kinds`, `scheduling`, `hidden`, `replicas`,
+//!   `tier`, `graph`, `controllers`, `threading`, `output`: the sections of the format.
 //! - [`machine`]: a measured machine's file, which takes the place of the server's and the network's sections.
 //! - [`curves`]: the file of a service's threading curves.
 //! - [`builtin`]: the scenarios that come with this crate.
@@ -26,6 +26,7 @@ mod read;
 mod reader;
 mod replicas;
 mod scheduling;
+mod service;
 pub mod settings;
 mod threading;
 mod tier;

@@ -1,29 +1,22 @@
 //! The sections that say what is simulated: `[server]`, `[network]`, `[workload]`, `[run]`.
 
 use super::application::application;
-use super::document::read_text;
 use super::reader::{Item, MOST_ENTRIES, Reader, each_once};
 use super::{
-    Demand, DemandPlan, Run, ScenarioError, ServiceSpec, TierSpec, Workload, graph, hidden, kinds, scheduling, tier,
+    Demand, DemandPlan, Run, ScenarioError, TierSpec, Workload, graph, hidden, kinds, scheduling, service, tier,
 };
-use leeward_catalogue::Catalogue;
 use leeward_core::units::{Nanos, parse_duration, parse_number, parse_ratio, parse_scaled};
 use leeward_plant::Transport;
-use leeward_services::case::Requests;
 use leeward_sim::config::{
     Aqm, Arrivals, ClientModel, Costs, Kinds, Methods, NetworkModel, Order, ServerModel, Shares, Sockets, Stalls, Turns,
 };
 use leeward_sim::graph::model::Graph;
-use leeward_sim::service::Service;
 use leeward_sim::threads::model::ThreadCosts;
 use std::path::Path;
-use std::sync::Arc;
 
 const SECOND: Nanos = Nanos::from_secs(1);
 /// The longest run: an hour of simulated time.
 const LONGEST_RUN: Nanos = Nanos::from_secs(3600);
-/// The largest empirical distribution that is read.
-const LARGEST_FILE: u64 = 64 << 20;
 
 pub(super) fn server(item: Option<Item<'_>>) -> Result<ServerModel, ScenarioError> {
     let default = ServerModel::default();
@@ -187,7 +180,7 @@ pub(super) fn workload(
             (Some(services), None) => services,
             (None, _) => {
                 let services = table.require("service", "a service time such as \"exp:10us\", or a list")?;
-                each_once(&services, |item| service(item, folder))?
+                each_once(&services, |item| service::service(item, folder))?
             }
         },
     };
@@ -219,50 +212,6 @@ pub(super) fn workload(
         application: application(&table)?,
         slo: table.find("slo").map(|item| item.duration(Nanos(1)..=LONGEST_RUN)).transpose()?,
     })
-}
-
-/// Stands for a service whose time is to be measured.
-const UNKNOWN: Service = Service::Constant(Nanos::from_millis(1));
-
-fn service(item: &Item<'_>, folder: &Path) -> Result<ServiceSpec, ScenarioError> {
-    let text = item.text()?;
-    let (service, measured) = match text.strip_prefix("file:") {
-        None => asked(item, text)?,
-        Some(path) => {
-            let path = folder.join(path);
-            let error = |problem: String| item.error(format!("{}: {problem}", path.display()));
-            let samples = read_text(&path, LARGEST_FILE, "larger than 64 MB");
-            let samples = samples.map_err(|problem| error(problem.to_string()))?;
-            let service = Service::from_samples(&samples).map_err(|problem| error(problem.to_string()))?;
-            if service.mean() == Nanos::ZERO {
-                return Err(error("its mean is zero".into()));
-            }
-            (service, None)
-        }
-    };
-    Ok(ServiceSpec { text: text.into(), service, measured })
-}
-
-/// Service times that are drawn.
-pub(super) fn drawn(item: &Item<'_>, folder: &Path) -> Result<Service, ScenarioError> {
-    let spec = service(item, folder)?;
-    match spec.measured {
-        None => Ok(spec.service),
-        Some(_) => Err(item.unexpected("a service time that is drawn, such as \"exp:10us\"")),
-    }
-}
-
-/// Service times, or what requests ask of a service that is measured.
-fn asked(item: &Item<'_>, text: &str) -> Result<(Service, Option<Arc<dyn Requests>>), ScenarioError> {
-    let catalogue = Catalogue::builtin();
-    let requests = catalogue.requests(text).map_err(|error| match catalogue.named(text) {
-        Some(_) => item.error(error.to_string()),
-        None => item.error(format!("{error}, or `file:times.txt`")),
-    })?;
-    match requests.times().cloned() {
-        Some(times) => Ok((times, None)),
-        None => Ok((UNKNOWN, Some(requests))),
-    }
 }
 
 fn shares(item: &Item<'_>) -> Result<Shares, ScenarioError> {

@@ -1,8 +1,8 @@
 //! Successive elimination: at each load all setups are measured in turns, and those that are surely not the best are measured no further.
 //! The paper's grid (every setup at every load five times for 30 s) takes hours; most of it is about setups far from the best.
 
-use super::Bench;
 use super::sample::{Sample, rounded};
+use super::{Bench, Candidate, Trial};
 use crate::error::RunError;
 use leeward_core::units::{Nanos, Rate};
 use leeward_threading::Threading;
@@ -149,7 +149,8 @@ impl Race<'_> {
             if self.stop.load(Ordering::Relaxed) {
                 return Err(RunError::Cancelled);
             }
-            self.bench.measure(self.racers[*racer].setup, Rate(*load), requests, round, self.stop)
+            let candidate = Candidate::Setup(self.racers[*racer].setup);
+            self.bench.measure(&Trial { candidate, load: Rate(*load), requests, round }, self.stop)
         };
         let samples: Vec<Result<Sample, RunError>> = if self.bench.is_parallel() {
             asked.par_iter().with_max_len(1).map(one).collect()

@@ -2,7 +2,7 @@
 //! Never here: the advice.
 
 use super::advice::Advice;
-use super::{Bench, Plan, Sample};
+use super::{Bench, Candidate, Plan, Sample, Trial};
 use crate::error::RunError;
 use leeward_core::units::{Nanos, Rate};
 use leeward_threading::Threading;
@@ -85,19 +85,19 @@ pub fn check(
         // A load that was not sustained has the longest tail there is.
         let tail = |sample: Sample| if sample.is_sustained() { sample.tail(plan.tail) } else { Nanos::MAX };
         for round in 0..rounds {
-            let round = APART + round;
+            let trial = |candidate| Trial { candidate, load, requests, round: APART + round };
             let one = |setup: &Threading| {
                 if stop.load(Ordering::Relaxed) {
                     return Err(RunError::Cancelled);
                 }
-                bench.measure(*setup, load, requests, round, stop).map(tail)
+                bench.measure(&trial(Candidate::Setup(*setup)), stop).map(tail)
             };
             let tails: Result<Vec<Nanos>, RunError> = match bench.is_parallel() {
                 true => setups.par_iter().map(one).collect(),
                 false => setups.iter().map(one).collect(),
             };
             tails_of.iter_mut().zip(tails?).for_each(|(all, tail)| all.push(tail));
-            tails_of_policy.push(tail(bench.measure_policy(&shared, load, requests, round, stop)?));
+            tails_of_policy.push(tail(bench.measure(&trial(Candidate::Policy(&shared)), stop)?));
         }
         let sustained = |tail: Nanos| (tail < Nanos::MAX).then_some(tail);
         let tails: Vec<(Threading, Nanos)> = setups
@@ -141,28 +141,18 @@ mod tests {
     struct Moved;
 
     impl Bench for Moved {
-        fn measure(
-            &self,
-            setup: Threading,
-            load: Rate,
-            requests: u64,
-            round: u32,
-            _: &AtomicBool,
-        ) -> Result<Sample, RunError> {
+        fn measure(&self, trial: &Trial<'_>, _: &AtomicBool) -> Result<Sample, RunError> {
+            let Trial { candidate, load, requests, round } = *trial;
             assert!(round >= APART && requests == 8_000, "{round} {requests}");
-            Ok(sample(if setup.to_string() == "SIP1" { 300 } else { 200 + load.0 as u64 }, requests))
-        }
-
-        fn measure_policy(
-            &self,
-            curves: &Arc<Curves>,
-            _: Rate,
-            requests: u64,
-            _: u32,
-            _: &AtomicBool,
-        ) -> Result<Sample, RunError> {
-            assert_eq!(curves.all().len(), 2);
-            Ok(sample(220, requests))
+            let us = match candidate {
+                Candidate::Setup(setup) if setup.to_string() == "SIP1" => 300,
+                Candidate::Setup(_) => 200 + load.0 as u64,
+                Candidate::Policy(curves) => {
+                    assert_eq!(curves.all().len(), 2);
+                    220
+                }
+            };
+            Ok(sample(us, requests))
         }
     }
 

@@ -2,20 +2,18 @@
 //! another.
 
 use super::sample::UNKNOWN_MOODS;
-use super::{APART, AUTO, Bench, Sample};
+use super::{APART, Bench, Sample, Trial};
 use crate::error::RunError;
 use leeward_core::budget::Budget;
 use leeward_core::params::Params;
 use leeward_core::registry::Registry;
-use leeward_core::units::{Nanos, Rate};
+use leeward_core::units::Nanos;
 use leeward_plant::measured::WINDOW;
 use leeward_plant::run::{RunReport, RunSpec, run};
 use leeward_plant::{Placement, RealError, RealTier, Served};
 use leeward_sim::SimConfig;
 use leeward_sim::config::{Segment, Workload};
-use leeward_sim::threads::model::{Gather, PolicyModel, Sharing, Tier};
-use leeward_threading::Threading;
-use leeward_threading::curves::Curves;
+use leeward_sim::threads::model::{Gather, Sharing};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
@@ -40,60 +38,26 @@ impl MeasuredTier {
     }
 }
 
-impl MeasuredTier {
-    fn offer(
-        &self,
-        change: impl FnOnce(&mut Tier),
-        run: &dyn Fn() -> String,
-        asked: (Rate, u64, u32),
-        stop: &AtomicBool,
-    ) -> Result<Sample, RunError> {
+impl Bench for MeasuredTier {
+    fn takes_real_time(&self) -> bool {
+        true
+    }
+
+    fn measure(&self, trial: &Trial<'_>, stop: &AtomicBool) -> Result<Sample, RunError> {
         let Some(mut tier) = self.config.tier.clone() else { return Err(RunError::NotATier) };
-        (tier.policy, tier.front, tier.gather) = (None, Sharing::Shared, Gather::Own);
-        change(&mut tier);
-        let failed = |source| RunError::Real { run: run(), source };
+        (tier.front, tier.gather) = (Sharing::Shared, Gather::Own);
+        (tier.threading, tier.policy) = (trial.candidate.first(), trial.candidate.policy());
+        let failed = |source| RunError::Real { run: trial.to_string(), source };
         let served = RealTier::new(&tier, &self.placement, self.config.slo).map(Arc::new).map_err(failed)?.served();
-        let (load, requests, round) = asked;
         let offered = Offered {
             placement: &self.placement,
             served: &served,
             workload: &self.config.workload,
             rtt: self.config.network.rtt,
             slo: self.config.slo,
-            seed: self.config.seed.wrapping_add(APART).wrapping_add(u64::from(round)),
+            seed: self.config.seed.wrapping_add(APART).wrapping_add(u64::from(trial.round)),
         };
-        offered.measure(run, load, requests, &self.registry, stop)
-    }
-}
-
-impl Bench for MeasuredTier {
-    fn takes_real_time(&self) -> bool {
-        true
-    }
-
-    fn measure(
-        &self,
-        setup: Threading,
-        load: Rate,
-        requests: u64,
-        round: u32,
-        stop: &AtomicBool,
-    ) -> Result<Sample, RunError> {
-        let run = || format!("{setup} at {:.0}/s", load.0);
-        self.offer(|tier| tier.threading = setup, &run, (load, requests, round), stop)
-    }
-
-    fn measure_policy(
-        &self,
-        curves: &Arc<Curves>,
-        load: Rate,
-        requests: u64,
-        round: u32,
-        stop: &AtomicBool,
-    ) -> Result<Sample, RunError> {
-        let policy = PolicyModel { name: AUTO.into(), params: Params::default(), curves: Some(curves.clone()) };
-        let governed = |tier: &mut Tier| (tier.threading, tier.policy) = (curves.strongest().setup, Some(policy));
-        self.offer(governed, &|| format!("{AUTO} at {:.0}/s", load.0), (load, requests, round), stop)
+        offered.measure(trial, &self.registry, stop)
     }
 }
 
@@ -109,18 +73,17 @@ pub(super) struct Offered<'a> {
 }
 
 impl Offered<'_> {
-    /// Offers `load` until about so many requests have ended. `run` names it in errors.
+    /// Makes the measurement.
     pub(super) fn measure(
         &self,
-        run_name: &dyn Fn() -> String,
-        load: Rate,
-        requests: u64,
+        trial: &Trial<'_>,
         registry: &Registry,
         stop: &AtomicBool,
     ) -> Result<Sample, RunError> {
+        let Trial { load, requests, .. } = *trial;
         let failed = |source| match source {
             RealError::Cancelled => RunError::Cancelled,
-            source => RunError::Real { run: run_name(), source },
+            source => RunError::Real { run: trial.to_string(), source },
         };
         let workload = Workload { demand: vec![Segment { from: Nanos::ZERO, rate: load }], ..self.workload.clone() };
         let measured = Nanos::from_secs_f64(requests as f64 / load.0).max(SHORTEST);
@@ -150,7 +113,7 @@ impl Offered<'_> {
             report = run(&RunSpec { seed, ..spec }, stop, |_| ()).map_err(failed)?;
         }
         match report.violations.first() {
-            Some(violation) => Err(RunError::Violation { run: run_name(), violation: violation.clone() }),
+            Some(violation) => Err(RunError::Violation { run: trial.to_string(), violation: violation.clone() }),
             None => Ok(sample(&report)),
         }
     }

@@ -18,40 +18,69 @@ pub use served::{ServedTier, Wanted};
 pub use simulated::SimulatedTier;
 
 use crate::error::RunError;
+use leeward_core::params::Params;
 use leeward_core::units::Rate;
+use leeward_sim::threads::model::PolicyModel;
 use leeward_threading::Threading;
 use leeward_threading::curves::Curves;
+use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-/// A place in which setups are measured: a simulated tier, or a real one.
-pub trait Bench: Sync {
-    /// Offers `load` to a server of `setup` until about so many requests have ended. `round` tells measurements of the same apart, for
-    /// their seeds.
-    ///
-    /// # Errors
-    /// The measurement failed, or `stop` was set.
-    fn measure(
-        &self,
-        setup: Threading,
-        load: Rate,
-        requests: u64,
-        round: u32,
-        stop: &AtomicBool,
-    ) -> Result<Sample, RunError>;
+/// A server that is measured.
+#[derive(Clone, Copy, Debug)]
+pub enum Candidate<'a> {
+    /// With this setup.
+    Setup(Threading),
+    /// With setups that the policy `leeward` chooses by these curves.
+    Policy(&'a Arc<Curves>),
+}
 
-    /// The same of a server whose setups the policy `leeward` chooses by `curves`.
+impl Candidate<'_> {
+    /// The setup that it begins with.
+    fn first(&self) -> Threading {
+        match self {
+            Candidate::Setup(setup) => *setup,
+            Candidate::Policy(curves) => curves.strongest().setup,
+        }
+    }
+
+    /// The policy of a tier that changes its setup.
+    fn policy(&self) -> Option<PolicyModel> {
+        let Candidate::Policy(curves) = self else { return None };
+        Some(PolicyModel { name: AUTO.into(), params: Params::default(), curves: Some(Arc::clone(curves)) })
+    }
+}
+
+/// A measurement: the clients offer `load` until about so many requests have ended.
+#[derive(Clone, Copy, Debug)]
+pub struct Trial<'a> {
+    /// The server.
+    pub candidate: Candidate<'a>,
+    /// Requests per second.
+    pub load: Rate,
+    /// Requests to wait for.
+    pub requests: u64,
+    /// Number among trials of the same, for their seeds.
+    pub round: u32,
+}
+
+impl fmt::Display for Trial<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.candidate {
+            Candidate::Setup(setup) => write!(f, "{setup} at {:.0}/s", self.load.0),
+            Candidate::Policy(_) => write!(f, "{AUTO} at {:.0}/s", self.load.0),
+        }
+    }
+}
+
+/// A place in which servers are measured: a simulated tier, or a real one.
+pub trait Bench: Sync {
+    /// Makes a measurement.
     ///
     /// # Errors
     /// The measurement failed, or `stop` was set.
-    fn measure_policy(
-        &self,
-        curves: &Arc<Curves>,
-        load: Rate,
-        requests: u64,
-        round: u32,
-        stop: &AtomicBool,
-    ) -> Result<Sample, RunError>;
+    fn measure(&self, trial: &Trial<'_>, stop: &AtomicBool) -> Result<Sample, RunError>;
 
     /// Whether measurements at the same time leave each other alone: simulated ones do.
     fn is_parallel(&self) -> bool {

@@ -2,7 +2,7 @@
 //! is measured is what `leeward serve` runs.
 
 use super::measured::Offered;
-use super::{AUTO, Bench, Sample};
+use super::{AUTO, Bench, Candidate, Sample, Trial};
 use crate::error::RunError;
 use leeward_catalogue::Catalogue;
 use leeward_core::params::Params;
@@ -16,8 +16,7 @@ use leeward_services::served::{Backend, Bottleneck};
 use leeward_services::tiers::{DATA, LEAVES, SHARD, THREADING, TIMEOUT, leaf_of};
 use leeward_sim::config::{Arrivals, Segment, Shares, Workload};
 use leeward_sim::service::Service;
-use leeward_threading::curves::Curves;
-use leeward_threading::{ThreadEnvironment, Threading, registry};
+use leeward_threading::{ThreadEnvironment, registry};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
@@ -119,38 +118,6 @@ impl ServedTier {
     pub fn data(&self) -> &str {
         self.data.as_deref().unwrap_or_default()
     }
-
-    fn offer(
-        &self,
-        policy: &str,
-        environment: ThreadEnvironment,
-        run: &dyn Fn() -> String,
-        (load, requests, round): (Rate, u64, u32),
-        stop: &AtomicBool,
-    ) -> Result<Sample, RunError> {
-        if environment.first.setup().is_none() {
-            return Err(RunError::Fixed(environment.first.to_string()));
-        }
-        let failed = |words: String| RunError::Real { run: run(), source: RealError::Tier(words) };
-        let spec = registry::find(policy).map_err(|error| failed(error.to_string()))?;
-        let build = move || spec.build(&Params::default(), &environment);
-        build().map_err(|error| failed(error.to_string()))?;
-        let make = move || build().unwrap_or_else(|_| unreachable!("it was built above"));
-        let served = MiddleTier::new(Arc::clone(&self.middle), &self.placement, make).served(&self.asked);
-        let offered = Offered {
-            placement: &self.placement,
-            served: &served,
-            workload: &self.workload,
-            rtt: ROUND_TRIP,
-            slo: self.slo,
-            seed: self.seed.wrapping_add(u64::from(round)),
-        };
-        offered.measure(run, load, requests, &self.registry, stop)
-    }
-
-    fn cpus(&self) -> u16 {
-        self.placement.server.len() as u16
-    }
 }
 
 /// Questions of the clients; some services are filled for them.
@@ -178,29 +145,30 @@ impl Bench for ServedTier {
         true
     }
 
-    fn measure(
-        &self,
-        setup: Threading,
-        load: Rate,
-        requests: u64,
-        round: u32,
-        stop: &AtomicBool,
-    ) -> Result<Sample, RunError> {
-        let environment = ThreadEnvironment::new(None, setup, self.cpus()).with_slo(self.slo);
-        let run = || format!("{setup} at {:.0}/s", load.0);
-        self.offer("static", environment, &run, (load, requests, round), stop)
-    }
-
-    fn measure_policy(
-        &self,
-        curves: &Arc<Curves>,
-        load: Rate,
-        requests: u64,
-        round: u32,
-        stop: &AtomicBool,
-    ) -> Result<Sample, RunError> {
-        let first = curves.strongest().setup;
-        let environment = ThreadEnvironment::new(Some(Arc::clone(curves)), first, self.cpus()).with_slo(self.slo);
-        self.offer(AUTO, environment, &|| format!("{AUTO} at {:.0}/s", load.0), (load, requests, round), stop)
+    fn measure(&self, trial: &Trial<'_>, stop: &AtomicBool) -> Result<Sample, RunError> {
+        let (policy, curves) = match trial.candidate {
+            Candidate::Setup(_) => ("static", None),
+            Candidate::Policy(curves) => (AUTO, Some(Arc::clone(curves))),
+        };
+        let (first, cpus) = (trial.candidate.first(), self.placement.server.len() as u16);
+        if first.setup().is_none() {
+            return Err(RunError::Fixed(first.to_string()));
+        }
+        let environment = ThreadEnvironment::new(curves, first, cpus).with_slo(self.slo);
+        let failed = |words: String| RunError::Real { run: trial.to_string(), source: RealError::Tier(words) };
+        let spec = registry::find(policy).map_err(|error| failed(error.to_string()))?;
+        let build = move || spec.build(&Params::default(), &environment);
+        build().map_err(|error| failed(error.to_string()))?;
+        let make = move || build().unwrap_or_else(|_| unreachable!("it was built above"));
+        let served = MiddleTier::new(Arc::clone(&self.middle), &self.placement, make).served(&self.asked);
+        let offered = Offered {
+            placement: &self.placement,
+            served: &served,
+            workload: &self.workload,
+            rtt: ROUND_TRIP,
+            slo: self.slo,
+            seed: self.seed.wrapping_add(u64::from(trial.round)),
+        };
+        offered.measure(trial, &self.registry, stop)
     }
 }

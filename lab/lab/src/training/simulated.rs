@@ -1,20 +1,16 @@
 //! A simulated tier as a bench for training.
 
-use super::{APART, AUTO, Bench, MeasuredTier, Sample};
+use super::{APART, Bench, MeasuredTier, Sample, Trial};
 use crate::error::RunError;
 use crate::plan::plan;
 use crate::scenario::Scenario;
 use leeward_core::params::Params;
 use leeward_core::registry::Registry;
-use leeward_core::units::{Nanos, Rate};
+use leeward_core::units::Nanos;
 use leeward_plant::Placement;
 use leeward_sim::config::{Arrivals, Segment};
-use leeward_sim::threads::model::PolicyModel;
 use leeward_sim::{SimConfig, simulate_until};
-use leeward_threading::Threading;
-use leeward_threading::curves::Curves;
 use std::collections::BTreeSet;
-use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 /// Time before anything is measured: part of the measured time, and at least so long.
@@ -78,25 +74,19 @@ impl SimulatedTier {
         format!("simulated, {} CPUs", self.config.tier.as_ref().map_or(0, |tier| tier.cpus))
     }
 
-    fn config(
-        &self,
-        setup: Threading,
-        policy: Option<PolicyModel>,
-        load: Rate,
-        requests: u64,
-        round: u32,
-    ) -> Result<SimConfig, RunError> {
+    fn config(&self, trial: &Trial<'_>) -> Result<SimConfig, RunError> {
         let Some(mut tier) = self.config.tier.clone() else { return Err(RunError::NotATier) };
+        let setup = trial.candidate.first();
         if setup.setup().is_none() {
             return Err(RunError::NotSimulated(setup.to_string()));
         }
-        (tier.threading, tier.policy) = (setup, policy);
-        let measured = Nanos::from_secs_f64(requests as f64 / load.0);
+        (tier.threading, tier.policy) = (setup, trial.candidate.policy());
+        let measured = Nanos::from_secs_f64(trial.requests as f64 / trial.load.0);
         let warmup = measured.scale(WARMUP.0).max(WARMUP.1);
         let mut workload = self.config.workload.clone();
-        workload.demand = vec![Segment { from: Nanos::ZERO, rate: load }];
+        workload.demand = vec![Segment { from: Nanos::ZERO, rate: trial.load }];
         // All setups meet the same requests at a load.
-        let seed = self.config.seed.wrapping_add(APART).wrapping_add(u64::from(round));
+        let seed = self.config.seed.wrapping_add(APART).wrapping_add(u64::from(trial.round));
         Ok(SimConfig {
             tier: Some(tier),
             workload,
@@ -108,42 +98,17 @@ impl SimulatedTier {
             ..self.config.clone()
         })
     }
-
-    fn run(&self, config: &SimConfig, run: &dyn Fn() -> String, stop: &AtomicBool) -> Result<Sample, RunError> {
-        let none = self.registry.find("none")?;
-        let outcome = simulate_until(config, none, &Params::default(), stop)
-            .map_err(|source| RunError::of_plant(run(), source.into()))?;
-        match outcome.violations.first() {
-            Some(violation) => Err(RunError::Violation { run: run(), violation: violation.clone() }),
-            None => Ok(Sample::of(&outcome, config.tier.as_ref().map_or(1, |tier| tier.cpus))),
-        }
-    }
 }
 
 impl Bench for SimulatedTier {
-    fn measure(
-        &self,
-        setup: Threading,
-        load: Rate,
-        requests: u64,
-        round: u32,
-        stop: &AtomicBool,
-    ) -> Result<Sample, RunError> {
-        let config = self.config(setup, None, load, requests, round)?;
-        self.run(&config, &|| format!("{setup} at {:.0}/s", load.0), stop)
-    }
-
-    fn measure_policy(
-        &self,
-        curves: &Arc<Curves>,
-        load: Rate,
-        requests: u64,
-        round: u32,
-        stop: &AtomicBool,
-    ) -> Result<Sample, RunError> {
-        let policy = PolicyModel { name: AUTO.into(), params: Params::default(), curves: Some(curves.clone()) };
-        let config = self.config(curves.strongest().setup, Some(policy), load, requests, round)?;
-        self.run(&config, &|| format!("{AUTO} at {:.0}/s", load.0), stop)
+    fn measure(&self, trial: &Trial<'_>, stop: &AtomicBool) -> Result<Sample, RunError> {
+        let (config, none) = (self.config(trial)?, self.registry.find("none")?);
+        let outcome = simulate_until(&config, none, &Params::default(), stop)
+            .map_err(|source| RunError::of_plant(trial.to_string(), source.into()))?;
+        match outcome.violations.first() {
+            Some(violation) => Err(RunError::Violation { run: trial.to_string(), violation: violation.clone() }),
+            None => Ok(Sample::of(&outcome, config.tier.as_ref().map_or(1, |tier| tier.cpus))),
+        }
     }
 
     fn is_parallel(&self) -> bool {

@@ -2,7 +2,7 @@
 
 use leeward_core::units::{Nanos, Rate};
 use leeward_lab::training::advice::{Confidence, Question, advise, to_train};
-use leeward_lab::training::{Arrivals, Bench, Plan, Sample, ServedTier, Trained, Wanted, train};
+use leeward_lab::training::{Arrivals, Bench, Candidate, Plan, Sample, ServedTier, Trained, Trial, Wanted, train};
 use leeward_outcome::Percentiles;
 use leeward_threading::curves::{Curve, Curves, Knot, Tail};
 use leeward_threading::{Handling, Threading, Wait};
@@ -25,14 +25,9 @@ fn truth(setup: Threading) -> (f64, f64) {
 }
 
 impl Bench for Formula {
-    fn measure(
-        &self,
-        setup: Threading,
-        load: Rate,
-        requests: u64,
-        round: u32,
-        stop: &AtomicBool,
-    ) -> Result<Sample, leeward_lab::run::RunError> {
+    fn measure(&self, trial: &Trial<'_>, stop: &AtomicBool) -> Result<Sample, leeward_lab::run::RunError> {
+        let Trial { candidate, load, requests, round } = *trial;
+        let Candidate::Setup(setup) = candidate else { unreachable!("training measures setups") };
         let mut asked = self.asked.lock().unwrap();
         asked.push((setup, load.0, requests));
         if self.stop_after == Some(asked.len()) {
@@ -53,17 +48,6 @@ impl Bench for Formula {
             max: at(1.2),
         };
         Ok(Sample { issued: requests, completed, latency, cpu: 1.0, late: self.is_late, moods: 0.0 })
-    }
-
-    fn measure_policy(
-        &self,
-        _: &Arc<Curves>,
-        _: Rate,
-        _: u64,
-        _: u32,
-        _: &AtomicBool,
-    ) -> Result<Sample, leeward_lab::run::RunError> {
-        unreachable!("training measures setups")
     }
 }
 
@@ -281,17 +265,19 @@ fn services_with_leaves_are_measured_as_they_are_served() {
     let stop = AtomicBool::new(false);
     let tier = ServedTier::start("set-algebra", &wanted, &|_| ()).unwrap();
     assert_eq!((tier.name(), tier.data()), ("sets", "synthetic:2000:20:1"));
+    let trial = |candidate| Trial { candidate, load: Rate(200.0), requests: 60, round: 0 };
+    let measure = |setup: &str| tier.measure(&trial(Candidate::Setup(setup.parse().unwrap())), &stop);
     // How many a busy machine answers in time is nobody's promise; that none is answered in part is: a failed request is an error.
     for setup in ["SIB1", "SDB1-2", "ADB1-1-1"] {
-        let sample = tier.measure(setup.parse().unwrap(), Rate(200.0), 60, 0, &stop).unwrap();
+        let sample = measure(setup).unwrap();
         assert!(sample.issued > 20 && sample.completed <= sample.issued, "{setup}: {sample:?}");
     }
     let knot = |load| Knot { load, p50_us: 1.0, p99_us: 2.0, p999_us: 3.0, cpu: 1.0, samples: 500, spread: 0.1 };
     let curve =
         |setup: &str| Curve { setup: setup.parse().unwrap(), knots: vec![knot(10.0), knot(900.0)], sustains: 900.0 };
     let curves = Arc::new(Curves::new(vec![curve("SIB1"), curve("ADB1-1-1")]).unwrap());
-    assert!(tier.measure_policy(&curves, Rate(200.0), 60, 0, &stop).unwrap().issued > 20);
-    let refused = tier.measure("CORE1".parse().unwrap(), Rate(200.0), 60, 0, &stop).unwrap_err();
+    assert!(tier.measure(&trial(Candidate::Policy(&curves)), &stop).unwrap().issued > 20);
+    let refused = measure("CORE1").unwrap_err();
     assert!(refused.is_input() && refused.to_string().starts_with("CORE1 can't be changed to"), "{refused}");
     assert!(!ServedTier::is_known("echo") && ServedTier::is_known("hdsearch"));
     let nothing = Wanted { data: Some("synthetic:0:0:0".into()), ..wanted };

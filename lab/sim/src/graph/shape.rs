@@ -1,54 +1,11 @@
 //! Arithmetic on a graph: its order, how often a request visits each service, what it costs there, and what a graph can serve.
 
-use super::model::{Graph, Part, ServiceModel, When};
+pub use super::model::order;
+use super::model::{Graph, ServiceModel, When};
 use leeward_core::units::{Nanos, Rate};
 
 /// The calls of one service, in order, with the stage in which a request makes them.
 pub(crate) type Stages = Vec<(usize, u16)>;
-
-/// The services in an order in which every caller comes before those whom it calls.
-///
-/// # Errors
-/// A circle, or a service that no request reaches.
-pub fn order(graph: &Graph) -> Result<Vec<usize>, (Part, String)> {
-    let name = |index: usize| &graph.services[index].name;
-    let mut reached = vec![false; graph.services.len()];
-    reached[0] = true;
-    let mut waiting = vec![0];
-    while let Some(service) = waiting.pop() {
-        for call in graph.calls.iter().filter(|call| call.from == service) {
-            if !std::mem::replace(&mut reached[call.to], true) {
-                waiting.push(call.to);
-            }
-        }
-    }
-    if let Some(lost) = reached.iter().position(|reached| !reached) {
-        let problem = format!("no request reaches `{}`; accepted: a chain of calls from `{}`", name(lost), name(0));
-        return Err((Part::Service(lost), problem));
-    }
-    let mut callers = vec![0usize; graph.services.len()];
-    graph.calls.iter().for_each(|call| callers[call.to] += 1);
-    let mut free: Vec<usize> = (0..callers.len()).filter(|service| callers[*service] == 0).collect();
-    let mut ordered = Vec::with_capacity(callers.len());
-    while let Some(service) = free.pop() {
-        ordered.push(service);
-        for call in graph.calls.iter().filter(|call| call.from == service) {
-            callers[call.to] -= 1;
-            if callers[call.to] == 0 {
-                free.push(call.to);
-            }
-        }
-    }
-    // A service on a circle, or behind one, has a caller that never came.
-    let on_circle = graph.calls.iter().position(|call| callers[call.to] > 0 && callers[call.from] > 0);
-    match on_circle {
-        Some(call) => {
-            let (from, to) = (name(graph.calls[call].from), name(graph.calls[call].to));
-            Err((Part::Call(call), format!("`{from}` calls `{to}` in a circle; accepted: calls that lead on")))
-        }
-        None => Ok(ordered),
-    }
-}
 
 /// The calls of `service` with their stages.
 pub(crate) fn stages(graph: &Graph, service: usize) -> Stages {
@@ -134,7 +91,7 @@ impl Graph {
 
 #[cfg(test)]
 mod tests {
-    use super::super::model::{CallModel, Passing};
+    use super::super::model::{CallModel, Part, Passing};
     use super::*;
     use leeward_workload::service::Service;
 

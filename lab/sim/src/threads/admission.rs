@@ -1,7 +1,4 @@
-//! Admission control of a tier: a controller's halves at the server and at its clients, and what passes between them. What is admitted is the
-//! controller's business; here is when it is asked, and what its answers cost the threads.
-//!
-//! The server is one core to its controller: its threads share the half that decides about requests. Credits and demands that travel in
+//! Admission control of a tier: when the controller is asked, and what its answers cost the threads. Credits and demands that travel in
 //! messages of their own cost CPU time of whichever thread receives a request next.
 
 use super::event::{Event, JobId};
@@ -9,104 +6,11 @@ use super::jobs::Jobs;
 use super::run::Run;
 use crate::agenda::{Agenda, Lane};
 use crate::clients::Clients;
-use crate::config::SimConfig;
 use crate::server::WAKES_PER_TICK;
 use crate::stats::Stats;
 use leeward_core::client::{Header, LocalEnd, Outlet};
-use leeward_core::params::{ParamError, Params};
-use leeward_core::registry::{Algorithm, Environment};
-use leeward_core::server::{
-    Arrival, CoreId, Departure, Feedback, Gauges, Opened, Outcome, ServerHalves, Session, SessionSlot, Signals, Ticket,
-    Verdict,
-};
-use leeward_core::units::{Nanos, Priority, Rate, Time};
-use leeward_workload::rng::{Purpose, Rng};
-
-/// Time in which a server is to catch up with what clients hold back: so it is told as a rate. The growth alone would say nothing any more
-/// once the clients' queues are full, and a small setup would stay.
-const CATCH_UP: Nanos = Nanos::from_millis(100);
-
-/// A controller around a tier.
-pub(super) struct Admission {
-    clients: Clients<JobId>,
-    halves: ServerHalves,
-    sessions: Vec<Session>,
-    tickets: Vec<Option<Ticket>>,
-    since_tick: Signals,
-    period: Nanos,
-    /// CPU time of messages that no request has paid for.
-    debt: Nanos,
-    /// Requests that wait at clients, as far as these have told.
-    held_back: u64,
-    dropped: u64,
-    /// Drops when the policy of threading was last asked.
-    dropped_then: u64,
-    client_rng: Rng,
-    server_rng: Rng,
-}
-
-impl Admission {
-    /// The controller, unless it decides nothing.
-    pub(super) fn new(config: &SimConfig, algorithm: &Algorithm, params: &Params) -> Result<Option<Self>, ParamError> {
-        if algorithm.name == "none" {
-            return Ok(None);
-        }
-        let environment = Environment::new(1, config.network.rtt, config.slo);
-        let mut halves = algorithm.server(params, &environment)?;
-        let open = |client| {
-            let mut session = Session::new(SessionSlot(client), CoreId(0));
-            halves.cores[0].open(&mut session, &Opened { now: Time::ZERO, demand: 0 });
-            session
-        };
-        let sessions = (0..config.workload.clients).map(open).collect();
-        Ok(Some(Admission {
-            clients: Clients::new(config, algorithm, params, &environment)?,
-            sessions,
-            tickets: Vec::new(),
-            since_tick: Signals::idle(Time::ZERO),
-            period: halves.control.period().max(Nanos(1)),
-            halves,
-            debt: Nanos::ZERO,
-            held_back: 0,
-            dropped: 0,
-            dropped_then: 0,
-            client_rng: Rng::new(config.seed, Purpose::Clients),
-            server_rng: Rng::new(config.seed, Purpose::Server),
-        }))
-    }
-
-    pub(super) fn period(&self) -> Nanos {
-        self.period
-    }
-
-    pub(super) fn gauges(&self) -> Gauges {
-        self.halves.control.gauges()
-    }
-
-    /// Drops since this was last asked, for the policy of threading.
-    pub(super) fn drops_since(&mut self) -> u64 {
-        self.dropped - std::mem::replace(&mut self.dropped_then, self.dropped)
-    }
-
-    /// Requests that clients hold back, as a rate per second.
-    pub(super) fn held_back(&self) -> Rate {
-        Rate(self.held_back as f64 / CATCH_UP.as_secs_f64())
-    }
-
-    fn hears_demand(&mut self, client: u32, demand: u32) {
-        let session = &mut self.sessions[client as usize];
-        self.held_back = (self.held_back + u64::from(demand)).saturating_sub(u64::from(session.demand));
-        session.demand = demand;
-    }
-
-    fn keep(&mut self, job: JobId, ticket: Ticket) {
-        let place = job as usize;
-        if self.tickets.len() <= place {
-            self.tickets.resize_with(place + 1, || None);
-        }
-        self.tickets[place] = Some(ticket);
-    }
-}
+use leeward_core::server::{Arrival, Departure, Feedback, Outcome, Signals, Verdict};
+use leeward_core::units::{Nanos, Priority, Time};
 
 /// Effects of a client's decisions.
 struct Wire<'a> {

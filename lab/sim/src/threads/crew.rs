@@ -2,8 +2,8 @@
 
 use super::event::{JobId, Leg, Reply, Route, ThreadId};
 use super::jobs::Draw;
-use leeward_threading::{Duty, Setup, slots};
-use leeward_threading::{Owed, Roles};
+use leeward_core::units::Nanos;
+use leeward_threading::{Duty, Owed, Roles, Setup, slots};
 
 /// Next step of a thread that has computed what it had to, or that wakes.
 #[derive(Clone, Copy, Debug)]
@@ -71,6 +71,16 @@ pub(super) enum Place {
     Held,
     /// Without a slot.
     Parked,
+}
+
+/// Next state of a thread.
+pub(super) enum Next {
+    /// Computes for so long, then goes on.
+    Compute(Nanos, Doing),
+    /// Sleeps, and goes on when it is woken.
+    Sleep(Place, Doing),
+    /// Polls until it finds something.
+    Poll(Place),
 }
 
 /// A thread.

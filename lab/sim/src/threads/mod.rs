@@ -5,13 +5,16 @@
 //! - `cpus`: threads on CPUs, as an operating system shares them.
 //! - `inlet`, `lock`: connections that threads watch, and contention, both as arithmetic.
 //! - `crew`, `turn`, `serve`, `switch`: what threads do, between requests, with a request, and when the setup changes.
-//! - `policy`: a policy of threading in the midst of it. `admission`: a controller around it.
-//! - `jobs`, `leaves`: requests, and the servers that they ask. `second`: calls that are made again at another copy.
+//! - `governor`, `policy`: a policy of threading in the midst of it. `controller`, `admission`: a controller around it.
+//! - `jobs`, `leaves`: requests, and the servers that they ask. `hedges`, `second`: calls that are made again at another copy.
 
 mod admission;
+mod controller;
 mod cpus;
 mod crew;
 mod event;
+mod governor;
+mod hedges;
 mod inlet;
 mod jobs;
 mod leaves;

@@ -1,17 +1,17 @@
 //! A run of a tier: clients, server and leaves put together, and the loop over their events. What a thread does next is in `turn` and
 //! `serve`, how setups change in `switch`.
 
-use super::admission::Admission;
+use super::controller::Admission;
 use super::cpus::{Cpus, Told};
 use super::crew::{Doing, Place, Plan, Thread};
 use super::event::{Event, JobId, News, Reply, Route, ThreadId};
+use super::governor::Governor;
+use super::hedges::Seconds;
 use super::inlet::Inlet;
 use super::jobs::Jobs;
 use super::leaves::Stations;
 use super::lock::Lock;
 use super::model::{ThreadCosts, Tier};
-use super::policy::Governor;
-use super::second::Seconds;
 use crate::SimError;
 use crate::agenda::Agenda;
 use crate::audit::Audit;
@@ -131,7 +131,7 @@ impl<'a> Run<'a> {
             self.agenda.schedule(Time::ZERO + period, Event::Tick);
         }
         if let Some(admission) = &self.admission {
-            self.agenda.schedule(Time::ZERO + admission.period(), Event::Control);
+            self.agenda.schedule(Time::ZERO + admission.period, Event::Control);
         }
         self.schedule_issue();
         while let Some((now, event)) = self.agenda.pop(end) {

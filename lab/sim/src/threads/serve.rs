@@ -1,12 +1,11 @@
 //! A request in the hands of threads: received, begun, its leaves asked, its replies gathered, answered. What a thread does between two
 //! requests is in `turn`.
 
-use super::crew::{Doing, Place, Thread};
+use super::crew::{Doing, Next, Place, Thread};
 use super::event::{JobId, News, Reply, Route, ThreadId};
 use super::model::Gather;
 use super::run::Run;
 use super::second::Heard;
-use super::turn::Next;
 use leeward_core::server::Outcome;
 use leeward_core::units::Nanos;
 use leeward_threading::{Fanout, Handling};

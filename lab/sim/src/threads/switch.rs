@@ -3,9 +3,9 @@
 
 use super::crew::{Doing, Place, Plan, Slot};
 use super::event::ThreadId;
+use super::governor::Governor;
 use super::inlet::Inlet;
 use super::model::Sharing;
-use super::policy::Governor;
 use super::run::Run;
 use leeward_core::units::Nanos;
 use leeward_threading::{Duty, Owed, Roles, Setup};

@@ -1,21 +1,11 @@
 //! A thread between two requests: where it looks, what it takes, how it waits, and how it is called. What it does with a request is in
 //! `serve`.
 
-use super::crew::{Doing, Place};
+use super::crew::{Doing, Next, Place};
 use super::event::{Event, ThreadId};
 use super::run::Run;
 use leeward_core::units::Nanos;
 use leeward_threading::{Duty, Roles, Wait};
-
-/// Next state of a thread.
-pub(super) enum Next {
-    /// Computes for so long, then goes on.
-    Compute(Nanos, Doing),
-    /// Sleeps, and goes on when it is woken.
-    Sleep(Place, Doing),
-    /// Polls until it finds something.
-    Poll(Place),
-}
 
 impl Run<'_> {
     /// A thread that has a CPU goes on, until it computes, sleeps or polls.

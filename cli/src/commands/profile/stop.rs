@@ -1,0 +1,19 @@
+//! `leeward profile stop`: ends a recording that was attached, and says what it holds.
+
+use std::path::Path;
+
+use super::args::StopArgs;
+use super::control::ask;
+use super::record::summarize;
+use crate::failure::Failure;
+use crate::stdout;
+
+/// The command.
+pub(super) fn stop(args: &StopArgs) -> Result<(), Failure> {
+    let answer = ask(args.pid, "stop")?;
+    stdout::print(&answer)?;
+    match answer.strip_prefix("stopped ").map(Path::new).filter(|folder| folder.is_dir()) {
+        Some(folder) => summarize(folder).map(|_| ()),
+        None => Ok(()),
+    }
+}
