@@ -17,6 +17,7 @@ mod prose;
 mod real;
 mod recipes;
 mod recording;
+mod same_bytes;
 mod serve_config;
 mod served;
 mod shadow;
