@@ -241,3 +241,39 @@ pub(super) fn rust_files(folder: &Path, files: &mut Vec<PathBuf>) {
         }
     }
 }
+
+/// Methods of the trait that `source` declares as `head`: those that each type has to write, and how many have a default.
+fn methods<'a>(source: &'a str, head: &str) -> Option<(BTreeSet<&'a str>, usize)> {
+    let (_, body) = source.split_once(head)?;
+    let (body, _) = body.split_once("\n}\n")?;
+    let (mut required, mut defaults) = (BTreeSet::new(), 0);
+    for method in body.split("\n    fn ").skip(1) {
+        match method.find([';', '{']).map(|end| method.as_bytes()[end]) {
+            Some(b';') => _ = required.insert(method.split(['(', '<']).next()?),
+            _ => defaults += 1,
+        }
+    }
+    Some((required, defaults))
+}
+
+#[test]
+fn the_guide_names_the_methods_of_a_protocol() {
+    let mut files = Vec::new();
+    for package in packages() {
+        rust_files(folder(&package), &mut files);
+    }
+    let sources = files.iter().map(|file| std::fs::read_to_string(file).unwrap());
+    // In two parts, or this line would be one.
+    let head = concat!("pub trait ", "Protocol:");
+    let source = sources.into_iter().find(|source| source.contains(head)).unwrap();
+    let (required, defaults) = methods(&source, head).unwrap();
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).unwrap();
+    let guide = std::fs::read_to_string(root.join("CONTRIBUTING.md")).unwrap();
+    let (_, guide) = guide.split_once("## Add a protocol").unwrap();
+    let (guide, _) = guide.split_once("\n2. ").unwrap();
+    let counts = format!("these {} methods;\n   {defaults} more have a default", required.len());
+    assert!(guide.contains(&counts), "the guide does not say {counts:?}");
+    let rows = guide.lines().filter_map(|line| line.trim().strip_prefix("| `")?.split(" |").next());
+    let named: BTreeSet<_> = rows.flat_map(|row| row.split(['`', ',', ' '])).filter(|name| !name.is_empty()).collect();
+    assert_eq!(named, required);
+}

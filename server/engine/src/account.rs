@@ -1,7 +1,6 @@
 //! A connection's account with the controller, for protocols that know no credits: one request at a time, and of a controller
 //! only what it refuses takes effect.
 
-use crate::protocol::Protocol;
 use crate::visit::Visit;
 use leeward_core::server::{Arrival, CoreId, Departure, Opened, Outcome, Session, SessionSlot, Ticket, Verdict};
 use leeward_core::units::{CreditId, Method, Priority, Tenant, Time};
@@ -41,7 +40,7 @@ pub enum Settled {
 
 impl Account {
     /// Opens the session of the connection that is visited.
-    pub fn open<P: Protocol>(visit: &mut Visit<'_, P>) -> Self {
+    pub fn open<C>(visit: &mut Visit<'_, C>) -> Self {
         let mut session = Session::new(SessionSlot(visit.id.slot), CoreId(visit.core as u32));
         let opened = Opened { now: visit.now, demand: 0 };
         visit.admission().open(&mut session, &opened);
@@ -63,7 +62,7 @@ impl Account {
     ///
     /// # Errors
     /// Why the request is to be dropped.
-    pub fn admit<P: Protocol>(&mut self, method: Method, visit: &mut Visit<'_, P>) -> Result<(), DropReason> {
+    pub fn admit<C>(&mut self, method: Method, visit: &mut Visit<'_, C>) -> Result<(), DropReason> {
         let Some(session) = &mut self.session else { return Err(DropReason::ShuttingDown) };
         visit.count_received();
         let random = visit.random();
@@ -84,7 +83,7 @@ impl Account {
     }
 
     /// Settles the request under way, which came at `arrived`, with the controller, and counts it. Whether there was one.
-    pub fn settle<P: Protocol>(&mut self, arrived: Time, end: Settled, visit: &mut Visit<'_, P>) -> bool {
+    pub fn settle<C>(&mut self, arrived: Time, end: Settled, visit: &mut Visit<'_, C>) -> bool {
         let (ticket, method) = match self.in_flight.take() {
             None => return false,
             Some(InFlight::Unknown) => return true,
@@ -110,7 +109,7 @@ impl Account {
     }
 
     /// Takes an explicit credit of which the client hears nothing: the controller's lists are emptied all the same.
-    pub fn credit<P: Protocol>(&mut self, visit: &mut Visit<'_, P>) {
+    pub fn credit<C>(&mut self, visit: &mut Visit<'_, C>) {
         let now = visit.now;
         if let Some(session) = &mut self.session {
             let _ = visit.admission().wake(session, now);
@@ -118,7 +117,7 @@ impl Account {
     }
 
     /// Gives the session's window back, exactly once. Returns the requests that nobody will hear of.
-    pub fn abandon<P: Protocol>(&mut self, visit: &mut Visit<'_, P>) -> usize {
+    pub fn abandon<C>(&mut self, visit: &mut Visit<'_, C>) -> usize {
         let now = visit.now;
         if let Some(mut session) = self.session.take() {
             visit.admission().close(&mut session, now);

@@ -7,22 +7,21 @@ use crate::datagrams::{self, Inbound, Sockets};
 use crate::encryption::{Encryption, Tally};
 use crate::front::Front;
 use crate::guest::Guests;
-use crate::handle::{Common, Handle, Job, SlowHalf};
+use crate::handle::{Common, Handle, SlowHalf};
+use crate::job::Job;
+use crate::limits::Limits;
 use crate::mail::Mail;
 use crate::protocol::Protocol;
-use crate::receive::IoUring;
 use crate::server::Server;
 use crate::statistics::About;
 use crate::stream::Stream;
 use crate::tenants::TenantTable;
 use leeward_allocation::CoreLimits;
 use leeward_allocation::registry::AllocationPolicy;
-use leeward_core::budget::Budget;
 use leeward_core::params::{ParamError, Params};
 use leeward_core::registry::{Algorithm, Environment};
 use leeward_core::server::Admission;
 use leeward_core::units::Nanos;
-use leeward_datagram::DatagramSize;
 use leeward_host::{Bounds, Counters, Pulse, Recording, Rehearsal, watched};
 use leeward_observe::{DECISIONS, Watch};
 use leeward_recording::Header;
@@ -61,41 +60,6 @@ pub enum ServerError {
     /// The service can't be started; in words.
     #[error("{0}")]
     Other(String),
-}
-
-/// Bounds of a connection.
-#[derive(Clone, Copy, Debug)]
-pub struct Limits {
-    /// Connections that may be open at once.
-    pub connections: usize,
-    /// Bytes that may wait for a peer; nothing of it is read while more do. While its socket is full 64 KiB are enough, if an answer longer
-    /// than 16 KiB is among them or more than half of `sending` is in use.
-    pub unsent: usize,
-    /// Memory for requests that are coming and are longer than a connection's own buffer, in bytes, of all connections
-    /// together.
-    pub receiving: usize,
-    /// Memory of answers that have not been taken, in bytes, of all connections together. Beyond it only connections are read that take
-    /// theirs, and beyond twice as much none; with a protocol that [bounds](crate::Protocol::BOUNDS_ANSWERS) its answers these are the ones
-    /// that may have long answers.
-    pub sending: usize,
-    /// A connection from which nothing has come for this long, and which is owed nothing, ends. `None`: never.
-    pub silence: Option<Nanos>,
-    /// A connection that takes longer for one request ends.
-    pub part: Nanos,
-    /// A connection that takes nothing for this long ends.
-    pub stuck: Nanos,
-    /// A stop waits this long for answers to go out.
-    pub drain: Nanos,
-    /// An encrypted connection has this long from its beginning to the end of its handshake, its wait for a turn included.
-    pub handshake: Nanos,
-    /// Whether several sockets may be read and written in one system call.
-    pub io_uring: IoUring,
-    /// Budget of a request for queues if it brings none.
-    pub budget: Budget,
-    /// The objective, for counting what was in time.
-    pub slo: Nanos,
-    /// The longest datagram, where datagrams are served.
-    pub datagram: DatagramSize,
 }
 
 /// Configuration of a server. A protocol's builder holds one and has its setters by
@@ -156,21 +120,7 @@ impl Default for Config {
             rtt: Nanos::from_micros(10),
             slo: Nanos::from_micros(200),
             options: Options { cores: 1, cpus: Vec::new(), idle: Idle::Spin },
-            limits: Limits {
-                connections: 16_384,
-                unsent: 1 << 20,
-                receiving: 64 << 20,
-                sending: 128 << 20,
-                silence: Some(Nanos::from_secs(300)),
-                part: Nanos::from_secs(300),
-                stuck: Nanos::from_secs(10),
-                drain: Nanos::from_secs(5),
-                handshake: Nanos::from_secs(3),
-                io_uring: IoUring::Auto,
-                budget: Budget::UNLIMITED,
-                slo: Nanos::ZERO,
-                datagram: DatagramSize::DEFAULT,
-            },
+            limits: Limits::default(),
             recording: None,
             allocator: None,
             inherited: Inherited::default(),
@@ -302,7 +252,7 @@ impl Config {
             tally: Tally::default(),
         });
         let waking = Arc::clone(&common);
-        let shared = Shared::<Job<P>>::new(networks, Clock::start(), move |core| waking.mail.wake(core));
+        let shared = Shared::<Job<P::Call>>::new(networks, Clock::start(), move |core| waking.mail.wake(core));
         let handle = Handle { common, shared: Arc::new(shared) };
         if let Some(rehearsal) = &handle.common.rehearsal {
             // The cores' state holds the rehearsal: a strong count would never end.

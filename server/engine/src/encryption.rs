@@ -1,6 +1,6 @@
 //! Encryption of streams: the seam to whoever knows how (TLS, in `leeward-rpc`), and a stream with it.
 //!
-//! Handshakes are `core::lobby`'s; here is what comes after. Never here: certificates, and what a record looks like.
+//! Handshakes are `pending_handshakes`' and `core::handshakes`'; here is what comes after. Never here: certificates, and what a record looks like.
 
 use crate::farewell::Farewell;
 use crate::receive::{Came, Received, Receiver};

@@ -2,8 +2,9 @@
 //! has the connections; what is admitted waits in one queue for whichever thread executes it. Never here: which thread does what.
 
 use crate::core::{Core, Flush};
-use crate::handle::{Handle, Job};
-use crate::protocol::{ConnectionId, Protocol};
+use crate::handle::Handle;
+use crate::job::{ConnectionId, Job};
+use crate::protocol::Protocol;
 use leeward_core::server::{Admission, Verdict};
 use leeward_core::units::{Nanos, Time};
 use leeward_host::sync::{Mutex, lock};

@@ -1,12 +1,13 @@
 //! State that the cores of a server share, and requests of a protocol and its tasks to the engine.
 
 use crate::encryption::{Encryption, Tally};
+use crate::job::{ConnectionId, Job};
 use crate::mail::Mail;
-use crate::protocol::{ConnectionId, Protocol};
+use crate::protocol::Protocol;
 use crate::statistics::{self, About, Statistics};
 use crate::tenants::TenantTable;
 use leeward_core::server::{CoresGranted, Downstream, Gauges};
-use leeward_core::units::{Nanos, Time};
+use leeward_core::units::Nanos;
 use leeward_host::{Counters, Counts, Pulse, Rehearsal};
 use leeward_observe::Watch;
 use leeward_runtime::allocation::Bystander;
@@ -15,24 +16,6 @@ use leeward_runtime::tasks::current_core;
 use mio::net::TcpStream;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-
-/// Where a call came from, and its end goes.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Parcel {
-    /// The core that owns the connection.
-    pub(crate) home: usize,
-    pub(crate) to: ConnectionId,
-}
-
-/// An admitted request in a run queue.
-pub struct Job<P: Protocol> {
-    pub(crate) parcel: Parcel,
-    pub(crate) arrived: Time,
-    /// When it was put into the queue.
-    pub(crate) queued: Time,
-    pub(crate) is_admitted: bool,
-    pub(crate) call: P::Call,
-}
 
 /// From one core to another.
 pub(crate) enum Message<D> {
@@ -84,7 +67,7 @@ impl<D: Send> Bystander for SlowHalf<D> {
 /// A running engine. Clones are the same one.
 pub struct Handle<P: Protocol> {
     pub(crate) common: Arc<Common<P::Done>>,
-    pub(crate) shared: Arc<Shared<Job<P>>>,
+    pub(crate) shared: Arc<Shared<Job<P::Call>>>,
 }
 
 impl<P: Protocol> Clone for Handle<P> {
@@ -95,7 +78,7 @@ impl<P: Protocol> Clone for Handle<P> {
 
 impl<P: Protocol> Handle<P> {
     /// State that the cores share: clock, queues, timers.
-    pub fn shared(&self) -> &Arc<Shared<Job<P>>> {
+    pub fn shared(&self) -> &Arc<Shared<Job<P::Call>>> {
         &self.shared
     }
 

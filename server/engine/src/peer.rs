@@ -1,20 +1,18 @@
 //! A connection: its socket, its protocol's state, its unsent bytes, and what is known of its readiness.
 
 use crate::carrier::{Carrier, Outbound};
-use crate::config::Limits;
+use crate::fair_shares::Share;
+use crate::input::Input;
+use crate::job::ConnectionId;
+use crate::limits::Limits;
 use crate::outbox::Outbox;
-use crate::protocol::{ConnectionId, Protocol};
+use crate::protocol::Protocol;
+use crate::readiness::Listed;
 use crate::receive::{Came, Received, Receiver, age};
 use crate::room::Room;
 use crate::stream::Stream;
 use leeward_core::units::{Nanos, Time};
 use std::io;
-
-/// Bytes that one turn takes from a socket: more would keep others waiting for as long as dozens of requests do.
-const READ: usize = 64 * 1024;
-/// The same of a connection that only talks. Words that were sent one by one are a packet each to the kernel: thousands of them in one read took
-/// a tenth of a millisecond.
-const READ_OF_TALK: usize = 512;
 
 pub(crate) struct Peer<P: Protocol, S> {
     pub(crate) stream: Carrier<S>,
@@ -39,14 +37,8 @@ pub(crate) struct Peer<P: Protocol, S> {
     pub(crate) turned: Time,
     /// Whether what is not handled may have waited because the connection was not to be read.
     pub(crate) held_back: bool,
-    /// Reads since the last sweep that brought little, and nothing to decide about.
-    pub(crate) idle_reads: u32,
-    /// Whether it is not read until the next sweep, for it has said little in many pieces, or was refused for want of memory.
-    pub(crate) is_chatty: bool,
-    /// Whether it has just come, or has asked for something since it was last kept from being read.
-    pub(crate) has_asked: bool,
-    /// Its last turn brought words, and no request.
-    pub(crate) talks: bool,
+    /// Its share of the core's time.
+    pub(crate) share: Share,
     /// Memory that was granted for a long request, in bytes.
     pub(crate) room: usize,
     /// Whether it waits for such memory, or for that of answers.
@@ -55,12 +47,8 @@ pub(crate) struct Peer<P: Protocol, S> {
     pub(crate) backlog: usize,
     /// Whether it has taken all that was last sent to it; of a protocol that bounds its answers, a long one as a whole.
     pub(crate) takes: bool,
-    /// Answers since the last sweep for which there was no memory.
-    pub(crate) refusals: u32,
-    /// Whether it is in the core's list of those to read.
-    pub(crate) unread: bool,
-    /// Whether it is in the core's list of those to flush.
-    pub(crate) dirty: bool,
+    /// The core's lists that have it.
+    pub(crate) listed: Listed,
     /// Result of a read ahead, together with other sockets; the bytes are in the protocol's buffer.
     pub(crate) ahead: Option<io::Result<Received>>,
 }
@@ -81,17 +69,12 @@ impl<P: Protocol, S: Stream> Peer<P, S> {
             has_ended: false,
             turned: now,
             held_back: false,
-            idle_reads: 0,
-            is_chatty: false,
-            has_asked: true,
-            talks: false,
+            share: Share::new(),
             room: 0,
             is_short: false,
             backlog: 0,
             takes: false,
-            refusals: 0,
-            unread: false,
-            dirty: false,
+            listed: Listed::default(),
             ahead: None,
         }
     }
@@ -99,7 +82,7 @@ impl<P: Protocol, S: Stream> Peer<P, S> {
     /// Whether bytes that come are to be taken from the socket.
     pub(crate) fn may_be_read(&self, limits: &Limits) -> bool {
         self.ending_since.is_none()
-            && !self.is_chatty
+            && !self.share.is_paused()
             && self.out.unsent() < self.out.most(limits.unsent)
             && P::may_read(&self.connection)
     }
@@ -107,19 +90,19 @@ impl<P: Protocol, S: Stream> Peer<P, S> {
     /// Whether there is memory for what is coming. Gives back what is not needed.
     pub(crate) fn finds_room(&mut self, room: &mut Room) -> bool {
         if self.room > 0 && room.is_tight() {
-            P::release(&mut self.connection);
+            P::input(&mut self.connection).release();
         }
-        let may = room.change(&mut self.room, P::wanted(&self.connection));
+        let may = room.change(&mut self.room, P::input(&mut self.connection).wanted());
         // It may be short of memory for answers as well, and the sweep must come back to it for that.
         self.is_short |= !may;
         may
     }
 
     /// Whether reading it is all there is to do before its requests can be handled.
-    pub(crate) fn may_be_read_ahead(&self, limits: &Limits) -> bool {
-        P::buffered(&self.connection) == 0
+    pub(crate) fn may_be_read_ahead(&mut self, limits: &Limits) -> bool {
+        P::input(&mut self.connection).buffered() == 0
             && self.ahead.is_none()
-            && P::wanted(&self.connection) <= self.room
+            && P::input(&mut self.connection).wanted() <= self.room
             && self.stream.reads_its_socket()
             && self.stream.raw().is_some()
             && self.may_be_read(limits)
@@ -134,10 +117,10 @@ impl<P: Protocol, S: Stream> Peer<P, S> {
 
     /// Reads once into the protocol's buffer.
     pub(crate) fn receive(&mut self, receiver: &mut Receiver) -> io::Result<Received> {
-        let spare = P::spare(&mut self.connection);
-        let room = spare.len().min(if self.talks { READ_OF_TALK } else { READ });
+        let spare = P::input(&mut self.connection).spare();
+        let room = spare.len().min(self.share.read_bytes());
         let received = self.stream.receive(receiver, &mut spare[..room]);
-        P::filled(&mut self.connection, received.as_ref().map_or(0, |received| received.bytes));
+        P::input(&mut self.connection).filled(received.as_ref().map_or(0, |received| received.bytes));
         self.note(received)
     }
 
@@ -146,8 +129,8 @@ impl<P: Protocol, S: Stream> Peer<P, S> {
         let received = match received {
             Ok(received) => {
                 let came = Received::of(received.bytes.len(), room, received.stamp.and_then(age));
-                let came = self.stream.take_in(came, received.bytes, P::spare(&mut self.connection));
-                P::filled(&mut self.connection, came.as_ref().map_or(0, |came| came.bytes));
+                let came = self.stream.take_in(came, received.bytes, P::input(&mut self.connection).spare());
+                P::input(&mut self.connection).filled(came.as_ref().map_or(0, |came| came.bytes));
                 came
             }
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(Received::NOTHING),
@@ -187,7 +170,7 @@ impl<P: Protocol, S: Stream> Peer<P, S> {
         if self.out.unsent() > 0 {
             return false;
         }
-        let leaves = P::is_leaving(&self.connection) || (self.has_ended && !self.unread && !self.readable);
+        let leaves = P::is_leaving(&self.connection) || (self.has_ended && !self.listed.is_unread() && !self.readable);
         self.ending_since.is_some() || (leaves && P::owed(&self.connection) == 0)
     }
 }

@@ -1,26 +1,20 @@
 //! The seam between the engine and a protocol: bytes in; calls, words and endings out. No socket, no clock.
 
 use crate::encryption::PeerIdentity;
+use crate::input::Input;
 use crate::spares::Spares;
 use crate::visit::Visit;
 use leeward_core::server::RejectReason;
 use leeward_core::units::{Method, Nanos, Tenant, Time};
 use leeward_runtime::tasks::ReadyTask;
 
-/// A connection's place on its core, and which of the place's successive connections is meant.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct ConnectionId {
-    /// The place. It is also the slot of the connection's session.
-    pub slot: u32,
-    /// How many connections the place has had before.
-    pub generation: u32,
-}
-
 /// A protocol of a server, one value per core. The engine owns sockets, turns and bounds; the protocol owns the meaning of
 /// bytes. Everything is monomorphised: a protocol costs no virtual call.
 pub trait Protocol: Sized + Send + 'static {
     /// State of a connection, without its socket.
     type Connection: Send;
+    /// Receive buffer of a connection. [`ReceiveBuffer`](crate::ReceiveBuffer) is one for short requests.
+    type Input: Input;
     /// An admitted request on its way to a core that executes it.
     type Call: Send + 'static;
     /// A request's end on its way back to its connection.
@@ -39,45 +33,35 @@ pub trait Protocol: Sized + Send + 'static {
     // ---- a connection's life ----
 
     /// Begins a connection.
-    fn open(&mut self, visit: &mut Visit<'_, Self>) -> Self::Connection;
+    fn open(&mut self, visit: &mut Visit<'_, Self::Call>) -> Self::Connection;
 
     /// The connection's client has proven who it is, before anything else of it has come. Its requests count for this tenant.
     fn identify(_: &mut Self::Connection, _: PeerIdentity, _: Tenant) {}
 
     /// Handles the next thing that has come, and decides about it.
-    fn next(&mut self, connection: &mut Self::Connection, visit: &mut Visit<'_, Self>) -> Next<Self::Call>;
+    fn next(&mut self, connection: &mut Self::Connection, visit: &mut Visit<'_, Self::Call>) -> Next<Self::Call>;
 
     /// Appends the answer to a call, and settles its account with the controller.
-    fn answer(&mut self, connection: &mut Self::Connection, done: Self::Done, visit: &mut Visit<'_, Self>) -> After;
+    fn answer(
+        &mut self,
+        connection: &mut Self::Connection,
+        done: Self::Done,
+        visit: &mut Visit<'_, Self::Call>,
+    ) -> After;
 
     /// The controller gives this connection's session an explicit credit. Whether the client was told.
-    fn credit(&mut self, connection: &mut Self::Connection, visit: &mut Visit<'_, Self>) -> bool;
+    fn credit(&mut self, connection: &mut Self::Connection, visit: &mut Visit<'_, Self::Call>) -> bool;
 
     /// The connection is to end: appends its last words. What is unanswered is abandoned, and returned as a number.
-    fn refuse(&mut self, connection: &mut Self::Connection, why: Ending, visit: &mut Visit<'_, Self>) -> usize;
+    fn refuse(&mut self, connection: &mut Self::Connection, why: Ending, visit: &mut Visit<'_, Self::Call>) -> usize;
 
     /// The connection has gone. What is unanswered is abandoned, and returned as a number.
-    fn close(&mut self, connection: &mut Self::Connection, visit: &mut Visit<'_, Self>) -> usize;
+    fn close(&mut self, connection: &mut Self::Connection, visit: &mut Visit<'_, Self::Call>) -> usize;
 
     // ---- a connection's bytes ----
 
-    /// Where the next bytes go.
-    fn spare(connection: &mut Self::Connection) -> &mut [u8];
-
-    /// The first `count` bytes of [`Protocol::spare`] have come.
-    fn filled(connection: &mut Self::Connection, count: usize);
-
-    /// Bytes that have come and are not handled.
-    fn buffered(connection: &Self::Connection) -> usize;
-
-    /// Memory that the request which is coming needs, and that was needed for those that came, in bytes; 0 if it is no more
-    /// than any connection may have.
-    fn wanted(_: &Self::Connection) -> usize {
-        0
-    }
-
-    /// Gives the memory of the receive buffer back, if nothing is buffered.
-    fn release(_: &mut Self::Connection) {}
+    /// The connection's receive buffer.
+    fn input(connection: &mut Self::Connection) -> &mut Self::Input;
 
     /// Whether more may be handled now: not while the peer has as much unanswered as it may. Unless said otherwise, that is
     /// one request.

@@ -1,6 +1,7 @@
 //! A running server: looking at it, stopping it.
 
-use crate::handle::{Handle, Job};
+use crate::handle::Handle;
+use crate::job::Job;
 use crate::protocol::Protocol;
 use crate::statistics::Statistics;
 use leeward_core::server::Gauges;
@@ -63,7 +64,7 @@ pub trait Running: Send + Sync {
 struct Engine<P: Protocol> {
     address: SocketAddr,
     datagrams: Option<SocketAddr>,
-    cores: Cores<Job<P>>,
+    cores: Cores<Job<P::Call>>,
     handle: Handle<P>,
 }
 
@@ -120,7 +121,7 @@ impl Server {
     pub(crate) fn new<P: Protocol>(
         address: SocketAddr,
         datagrams: Option<SocketAddr>,
-        cores: Cores<Job<P>>,
+        cores: Cores<Job<P::Call>>,
         handle: Handle<P>,
     ) -> Self {
         Server(Box::new(Engine { address, datagrams, cores, handle }))

@@ -1,8 +1,7 @@
 //! Means of a protocol while it handles one connection.
 
-use crate::config::Limits;
-use crate::handle::{Job, Parcel};
-use crate::protocol::{ConnectionId, Protocol};
+use crate::job::{ConnectionId, Job, Parcel};
+use crate::limits::Limits;
 use crate::spares::{self, Spares};
 use leeward_core::server::{Admission, RejectReason};
 use leeward_core::units::{Method, Nanos, Time};
@@ -12,8 +11,8 @@ use leeward_runtime::cores::Shared;
 use leeward_runtime::tasks::Work;
 use leeward_wire::DropReason;
 
-/// A look at one connection: its core's means, and the connection's output.
-pub struct Visit<'a, P: Protocol> {
+/// A look at one connection, whose requests are `C`: its core's means, and the connection's output.
+pub struct Visit<'a, C> {
     /// Now.
     pub now: Time,
     /// How long what came last had waited since its packet arrived.
@@ -33,12 +32,12 @@ pub struct Visit<'a, P: Protocol> {
     pub(crate) is_stopping: bool,
     pub(crate) admission: &'a mut dyn Admission,
     pub(crate) choices: &'a mut Choices,
-    pub(crate) shared: &'a Shared<Job<P>>,
+    pub(crate) shared: &'a Shared<Job<C>>,
     pub(crate) watch: Option<&'a Watch>,
 }
 
-impl<P: Protocol> Visit<'_, P> {
-    /// The longest answer that there is memory for, in bytes, if the protocol [bounds](Protocol::BOUNDS_ANSWERS) its answers.
+impl<C> Visit<'_, C> {
+    /// The longest answer that there is memory for, in bytes, if the protocol [bounds](crate::Protocol::BOUNDS_ANSWERS) its answers.
     pub fn longest_answer(&self) -> usize {
         self.longest_answer
     }
@@ -104,14 +103,14 @@ impl<P: Protocol> Visit<'_, P> {
     }
 
     /// Queues a call on this core.
-    pub(crate) fn queue(&mut self, call: P::Call, is_admitted: bool) {
+    pub(crate) fn queue(&mut self, call: C, is_admitted: bool) {
         let parcel = Parcel { home: self.core, to: self.id };
         let job = Job { parcel, arrived: self.arrived(), queued: self.now, is_admitted, call };
         self.shared.queues.push(self.core, self.now, Work::Job(job));
     }
 }
 
-impl<P: Protocol> Desk for Visit<'_, P> {
+impl<C> Desk for Visit<'_, C> {
     fn now(&self) -> Time {
         self.now
     }

@@ -2,7 +2,8 @@
 //! written on the path of requests.
 
 use crate::encryption::Handshakes;
-use crate::handle::{Handle, Job};
+use crate::handle::Handle;
+use crate::job::Job;
 use crate::protocol::Protocol;
 use crate::statistics::{LOCKS, LONGEST_NAME};
 use leeward_core::server::Gauges;
@@ -48,7 +49,7 @@ fn reason(reason: DropReason) -> Reason {
 }
 
 impl<P: Protocol> Watched<P> {
-    fn shared(&self) -> &Shared<Job<P>> {
+    fn shared(&self) -> &Shared<Job<P::Call>> {
         &self.handle.shared
     }
 

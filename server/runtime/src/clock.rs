@@ -1,7 +1,7 @@
 //! The real plant's time: nanoseconds since the clock was made, from the CPU's counter.
 
-use leeward_core::units::Time;
-use std::sync::LazyLock;
+use leeward_core::units::{Nanos, Time};
+use std::sync::{Arc, LazyLock};
 
 /// The time since somebody asked first, by one clock for the process: for what belongs to no server, as locks and gates.
 pub fn process() -> Time {
@@ -16,12 +16,29 @@ pub struct Clock {
     zero: u64,
 }
 
+/// Moves a [manual](Clock::manual) clock. Clones move the same one.
+#[derive(Clone, Debug)]
+pub struct Hand(Arc<quanta::Mock>);
+
+impl Hand {
+    /// Lets so much time pass.
+    pub fn advance(&self, span: Nanos) {
+        self.0.increment(span.0);
+    }
+}
+
 impl Clock {
     /// A clock that shows zero now. The first one of a process takes a moment to calibrate the CPU's counter.
     pub fn start() -> Self {
         let inner = quanta::Clock::new();
         let zero = inner.raw();
         Clock { inner, zero }
+    }
+
+    /// A clock that shows zero until its hand moves it: for tests in virtual time.
+    pub fn manual() -> (Self, Hand) {
+        let (inner, mock) = quanta::Clock::mock();
+        (Clock { inner, zero: 0 }, Hand(mock))
     }
 
     /// The time since the start. Two cores' readings may differ by some nanoseconds.
@@ -46,5 +63,13 @@ mod tests {
         assert!(last > Time::ZERO);
         let asked = process();
         assert!(process() >= asked);
+    }
+
+    #[test]
+    fn manual_time_goes_on_by_hand_alone() {
+        let (clock, hand) = Clock::manual();
+        assert_eq!((clock.now(), clock.now()), (Time::ZERO, Time::ZERO));
+        hand.advance(Nanos(1_500));
+        assert_eq!(clock.clone().now(), Time(1_500));
     }
 }

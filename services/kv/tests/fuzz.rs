@@ -5,6 +5,7 @@
 
 mod support;
 
+use leeward_engine::Input;
 use leeward_kv::protocol::{Concern, Decoder, Executor, LINE_MAX, Next, Request};
 use leeward_kv::store::{PAGE, Store, StoreConfig, Visit};
 use leeward_testkit::fuzz::{self, Hunt};

@@ -1,6 +1,7 @@
 //! Random operations against a simple store of one map: every reply is compared. Time is part of the operations, so expiry
 //! and delayed flushes are too.
 
+use leeward_engine::Input;
 use leeward_kv::protocol::{After, Decoder, Executor, Next, Request};
 use leeward_kv::store::{Store, StoreConfig, Visit, expires};
 use proptest::prelude::*;

@@ -2,6 +2,7 @@
 
 use leeward_core::budget::Budget;
 use leeward_core::units::Nanos;
+use leeward_engine::Input;
 use leeward_kv::protocol::{Decoder, Executor, Next, Refused, Request};
 use leeward_kv::store::stats::Counter;
 use leeward_kv::store::{Store, StoreConfig, Visit};

@@ -5,7 +5,8 @@ use leeward_core::budget::Budget;
 use leeward_core::server::RejectReason;
 use leeward_core::units::{Method, Nanos, Time};
 use leeward_engine::{
-    Account, After, Config, DropReason, Ending, Handle, Next, Ran, Server, ServerError, Settled, Spares, Visit,
+    Account, After, Config, DropReason, Ending, Handle, Next, Ran, ReceiveBuffer, Server, ServerError, Settled, Spares,
+    Visit,
 };
 use leeward_host::Desk;
 use leeward_http1::{Fault, LONGEST, NO_FIELDS, request, status_line};
@@ -52,8 +53,7 @@ impl<F: Fn(&str) -> String + Send + Sync + 'static> Handler for F {}
 
 /// A connection.
 struct Conversation {
-    bytes: Vec<u8>,
-    filled: usize,
+    input: ReceiveBuffer,
     account: Account,
     /// Whether the connection ends after the answer under way.
     closes: bool,
@@ -61,14 +61,6 @@ struct Conversation {
     fault: Option<Fault>,
     /// Memory for the query of the next request, unless a call has it.
     spare: String,
-}
-
-impl Conversation {
-    /// Forgets a head that is dealt with.
-    fn consume(&mut self, length: usize) {
-        self.bytes.copy_within(length..self.filled, 0);
-        self.filled -= length;
-    }
 }
 
 /// An admitted request.
@@ -133,6 +125,7 @@ impl Answer<'_> {
 
 impl<H: Handler> leeward_engine::Protocol for Protocol<H> {
     type Connection = Conversation;
+    type Input = ReceiveBuffer;
     type Call = Call;
     type Done = Done;
 
@@ -140,14 +133,14 @@ impl<H: Handler> leeward_engine::Protocol for Protocol<H> {
     const IS_SERIAL: bool = true;
     const HAS_TASKS: bool = false;
 
-    fn open(&mut self, visit: &mut Visit<'_, Self>) -> Conversation {
+    fn open(&mut self, visit: &mut Visit<'_, Call>) -> Conversation {
         let account = Account::open(visit);
-        Conversation { bytes: Vec::new(), filled: 0, account, closes: false, fault: None, spare: String::new() }
+        Conversation { input: ReceiveBuffer::new(LONGEST), account, closes: false, fault: None, spare: String::new() }
     }
 
-    fn next(&mut self, conversation: &mut Conversation, visit: &mut Visit<'_, Self>) -> Next<Call> {
+    fn next(&mut self, conversation: &mut Conversation, visit: &mut Visit<'_, Call>) -> Next<Call> {
         let mut fields = NO_FIELDS;
-        let request = match request(&conversation.bytes[..conversation.filled], &mut fields) {
+        let request = match request(conversation.input.bytes(), &mut fields) {
             Ok(Some(request)) => request,
             Ok(None) => return Next::Nothing,
             Err(fault) => {
@@ -171,7 +164,7 @@ impl<H: Handler> leeward_engine::Protocol for Protocol<H> {
                     let mut query = std::mem::take(&mut conversation.spare);
                     query.clear();
                     query.push_str(request.query);
-                    conversation.consume(length);
+                    conversation.input.consume(length);
                     let call = Call { query, arrived: visit.arrived(), may_spend: visit.limits.budget };
                     return Next::Call { call, is_admitted: true };
                 }
@@ -181,7 +174,7 @@ impl<H: Handler> leeward_engine::Protocol for Protocol<H> {
                 }
             },
         };
-        conversation.consume(length);
+        conversation.input.consume(length);
         answer.write(visit.out(), closes);
         match answer.status {
             _ if closes => Next::End(Ending::QUIET),
@@ -190,7 +183,7 @@ impl<H: Handler> leeward_engine::Protocol for Protocol<H> {
         }
     }
 
-    fn answer(&mut self, conversation: &mut Conversation, done: Done, visit: &mut Visit<'_, Self>) -> After {
+    fn answer(&mut self, conversation: &mut Conversation, done: Done, visit: &mut Visit<'_, Call>) -> After {
         let Done { arrived, end, spare } = done;
         conversation.spare = spare;
         let settled = match &end {
@@ -209,12 +202,12 @@ impl<H: Handler> leeward_engine::Protocol for Protocol<H> {
         if conversation.closes { After::End(Ending::QUIET) } else { After::GoOn }
     }
 
-    fn credit(&mut self, conversation: &mut Conversation, visit: &mut Visit<'_, Self>) -> bool {
+    fn credit(&mut self, conversation: &mut Conversation, visit: &mut Visit<'_, Call>) -> bool {
         conversation.account.credit(visit);
         false
     }
 
-    fn refuse(&mut self, conversation: &mut Conversation, why: Ending, visit: &mut Visit<'_, Self>) -> usize {
+    fn refuse(&mut self, conversation: &mut Conversation, why: Ending, visit: &mut Visit<'_, Call>) -> usize {
         let status = match &why {
             Ending::ConnectionLimit => 503,
             Ending::SlowRequest => 408,
@@ -229,21 +222,12 @@ impl<H: Handler> leeward_engine::Protocol for Protocol<H> {
         conversation.account.abandon(visit)
     }
 
-    fn close(&mut self, conversation: &mut Conversation, visit: &mut Visit<'_, Self>) -> usize {
+    fn close(&mut self, conversation: &mut Conversation, visit: &mut Visit<'_, Call>) -> usize {
         conversation.account.abandon(visit)
     }
 
-    fn spare(conversation: &mut Conversation) -> &mut [u8] {
-        conversation.bytes.resize(LONGEST, 0);
-        &mut conversation.bytes[conversation.filled..]
-    }
-
-    fn filled(conversation: &mut Conversation, count: usize) {
-        conversation.filled += count;
-    }
-
-    fn buffered(conversation: &Conversation) -> usize {
-        conversation.filled
+    fn input(conversation: &mut Conversation) -> &mut ReceiveBuffer {
+        &mut conversation.input
     }
 
     fn owed(conversation: &Conversation) -> usize {

@@ -4,8 +4,10 @@ use super::{Core, Fate, Local};
 use crate::batch::messages::MESSAGES;
 use crate::carrier::{Carrier, Far};
 use crate::datagrams::Inbound;
+use crate::input::Input;
+use crate::job::ConnectionId;
 use crate::peer::Peer;
-use crate::protocol::{ConnectionId, Protocol};
+use crate::protocol::Protocol;
 use crate::receive::{age_at, wall_clock};
 use crate::stream::Stream;
 use leeward_core::units::{Nanos, Time};
@@ -38,7 +40,7 @@ impl<P: Protocol> Local<P> {
     fn frame_came<S: Stream>(&mut self, peer: &mut Peer<P, S>, protocol: &mut P, waited: Nanos, now: Time) -> Fate {
         peer.heard = now;
         peer.held_back = false;
-        self.count_idle(peer, 1);
+        self.shares.count_read(&mut peer.share, 0);
         self.handle(peer, protocol, waited, now)
     }
 
@@ -86,7 +88,7 @@ impl<P: Protocol, S: Stream> Core<P, S> {
         };
         inbound.has_more = count == MESSAGES;
         let wall = wall_clock();
-        let unseen = self.local.unseen;
+        let unseen = self.local.waits.unseen();
         let mut waits = [unseen; MESSAGES];
         for (place, wait) in waits.iter_mut().enumerate().take(count) {
             let Some(message) = inbound.incoming.message(place) else { continue };
@@ -159,7 +161,7 @@ impl<P: Protocol, S: Stream> Core<P, S> {
     fn hand_on(&mut self, id: ConnectionId, header: &Header, frame: &[u8], from: SocketAddr, waited: Nanos, now: Time) {
         let Core { peers, local, protocol, .. } = self;
         let Some(peer) = peers.get(id) else { return };
-        let has_room = P::spare(&mut peer.connection).len() >= frame.len();
+        let has_room = P::input(&mut peer.connection).spare().len() >= frame.len();
         let may = has_room && peer.may_be_read(&local.limits);
         let (Carrier::Datagrams(far), Some(out)) = (&mut peer.stream, &mut local.outbound) else { return };
         let mut push = |datagram: &[u8]| out.push(datagram, &from);
@@ -168,8 +170,8 @@ impl<P: Protocol, S: Stream> Core<P, S> {
             far.link.finish(now, &mut push);
             return local.remember(peer);
         };
-        P::spare(&mut peer.connection)[..frame.len()].copy_from_slice(frame);
-        P::filled(&mut peer.connection, frame.len());
+        P::input(&mut peer.connection).spare()[..frame.len()].copy_from_slice(frame);
+        P::input(&mut peer.connection).filled(frame.len());
         let fate = local.frame_came(peer, protocol, waited, now);
         if fate == Fate::Stays && header.kind == Kind::Word && peer.out.unsent() == 0 {
             // Nothing else tells the client that its word has come.
@@ -195,11 +197,11 @@ impl<P: Protocol, S: Stream> Core<P, S> {
         self.take_in(id, carrier, now);
         let Core { peers, local, protocol, .. } = self;
         let peer = peers.get(id)?;
-        if peer.ending_since.is_some() || P::spare(&mut peer.connection).len() < register.len() {
+        if peer.ending_since.is_some() || P::input(&mut peer.connection).spare().len() < register.len() {
             return Some(id);
         }
-        P::spare(&mut peer.connection)[..register.len()].copy_from_slice(register);
-        P::filled(&mut peer.connection, register.len());
+        P::input(&mut peer.connection).spare()[..register.len()].copy_from_slice(register);
+        P::input(&mut peer.connection).filled(register.len());
         let fate = local.frame_came(peer, protocol, waited, now);
         self.follow(id.slot, fate, now);
         (fate == Fate::Stays).then_some(id)
@@ -208,7 +210,7 @@ impl<P: Protocol, S: Stream> Core<P, S> {
     /// Greets strangers, for a share of the core's time.
     pub(super) fn open_door(&mut self, inbound: &mut Inbound, now: Time) {
         inbound.door_has_more = false;
-        if !self.ration.is_there(now) {
+        if !self.local.shares.may_connect(now) {
             // The sweep looks again.
             return;
         }
@@ -230,7 +232,8 @@ impl<P: Protocol, S: Stream> Core<P, S> {
         let (sent, bytes) = out.outgoing.send(socket.as_fd());
         out.sent = (out.sent.0 + sent, out.sent.1 + bytes, out.sent.2 + 1);
         inbound.door_has_more = count == MESSAGES;
-        self.ration.spend(self.local.clock_now().since(began));
+        let spent = self.local.clock_now().since(began);
+        self.local.shares.charge_validation(spent);
     }
 
     /// Says again what was not heard in time.

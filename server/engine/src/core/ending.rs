@@ -3,6 +3,7 @@
 
 use super::{Core, Fate, Local};
 use crate::farewell::Farewell;
+use crate::input::Input;
 use crate::peer::Peer;
 use crate::protocol::{Ending, Protocol};
 use crate::stream::Stream;
@@ -50,8 +51,7 @@ impl<P: Protocol> Local<P> {
         let longer = |since: Option<Time>, span| since.is_some_and(|since| now.since(since) > span);
         // Whether it still has to take something or only to end its half.
         let ending = if peer.out.unsent() > 0 { limits.stuck } else { LINGER };
-        Self::refill(peer);
-        let may_be_read_again = P::on_sweep(&mut peer.connection) | std::mem::take(&mut peer.is_chatty);
+        let may_be_read_again = P::on_sweep(&mut peer.connection) | peer.share.sweep();
         let is_idle = P::owed(&peer.connection) == 0 && peer.out.unsent() == 0;
         if self.is_far_and_gone(peer, now) {
             return Fate::Goes;
@@ -69,7 +69,7 @@ impl<P: Protocol> Local<P> {
         }
         let part = if peer.room > 0 && self.room.is_short { limits.part.min(HURRY) } else { limits.part };
         if is_idle && now.since(peer.heard) > IDLE {
-            P::release(&mut peer.connection);
+            P::input(&mut peer.connection).release();
             peer.out.release();
             if peer.room > 0 {
                 // Others may have what it had.
@@ -95,9 +95,7 @@ impl<P: Protocol, S: Stream> Core<P, S> {
             self.follow(slot, fate, now);
         }
         self.local.room.is_short = false;
-        self.local.idle_reads = 0;
-        self.local.talkers = 0;
-        self.local.unlawful = 0;
+        self.local.shares.sweep();
         if self.local.room.is_over() | self.local.backlog.is_over() | self.crowd.is_over(self.peers.open()) {
             trim::give_back();
         }
@@ -105,7 +103,7 @@ impl<P: Protocol, S: Stream> Core<P, S> {
             // A ration that was used up is there again.
             inbound.door_has_more = inbound.door.is_some();
         }
-        self.sweep_lobby(now);
+        self.sweep_handshakes(now);
         // Out of descriptors, the listener says nothing more by itself.
         self.accept(now);
     }

@@ -3,10 +3,14 @@
 use super::{Fate, Flush};
 use crate::backlog::{self, Backlog};
 use crate::carrier::Outbound;
-use crate::config::Limits;
-use crate::handle::{Handle, Job};
+use crate::fair_shares::FairShares;
+use crate::handle::Handle;
+use crate::input::Input;
+use crate::job::{ConnectionId, Job};
+use crate::limits::Limits;
 use crate::peer::Peer;
-use crate::protocol::{After, ConnectionId, Ending, Protocol};
+use crate::protocol::{After, Ending, Protocol};
+use crate::readiness::{PollWaits, Readiness};
 use crate::receive::Receiver;
 use crate::room::Room;
 use crate::spares::Spares;
@@ -16,52 +20,25 @@ use leeward_core::server::Admission;
 use leeward_core::units::{Nanos, Time};
 use leeward_host::{Choices, Counters, add};
 use leeward_runtime::cores::Shared;
-use std::collections::VecDeque;
-
-/// Answers to a connection for which there is no memory, after which it is not read until the next sweep.
-const REFUSALS: u32 = 4;
 
 pub(crate) struct Local<P: Protocol> {
     pub(super) index: usize,
     pub(super) handle: Handle<P>,
     pub(super) admission: Box<dyn Admission>,
     pub(super) limits: Limits,
-    /// Requests of a connection that are handled before others have their turn.
-    pub(super) turn: usize,
+    pub(super) shares: FairShares,
     pub(super) choices: Choices,
     pub(super) receiver: Receiver,
     pub(super) spares: Spares,
-    /// Reads since the last sweep that brought little, of all connections.
-    pub(super) idle_reads: u32,
-    /// How often since the last sweep a connection has begun to cause them.
-    pub(super) talkers: u32,
-    /// A connection that only talks has been read at this look.
-    pub(super) has_listened: bool,
-    /// Requests since the last sweep to which nobody was entitled, of all connections.
-    pub(super) unlawful: u32,
     /// Memory for long requests.
     pub(super) room: Room,
     /// Memory of answers that peers have not taken.
     pub(super) backlog: Backlog,
     /// How many of the connections are ending.
     pub(super) ending: usize,
-    /// Connections with bytes to send.
-    pub(super) dirty: Vec<u32>,
-    pub(super) dirty_since: Time,
-    /// Connections that may hold unread bytes, besides what the poll will say. Each once, or a client that always has more
-    /// to say would be read more and more often.
-    pub(super) unread: VecDeque<ConnectionId>,
-    /// Longest wait that a message may have had where the kernel does not say: since the last look at the network.
-    pub(super) unseen: Nanos,
-    /// When the network was last looked at.
-    pub(super) looked: Time,
-    /// When the core last woke from a sleep.
-    pub(super) woke: Time,
-    /// The longest wait found by the look under way.
-    pub(super) found: Nanos,
+    pub(super) readiness: Readiness,
+    pub(super) waits: PollWaits,
     pub(super) stopping_since: Option<Time>,
-    /// When a call was answered last.
-    pub(super) served: Time,
     /// Datagrams on their way out, if there are any.
     pub(super) outbound: Option<Outbound>,
     /// Sessions over datagrams that have something to say again if it is not heard, and when the first of them has.
@@ -74,36 +51,26 @@ impl<P: Protocol> Local<P> {
         Local {
             index,
             // A rehearsal wants requests in about the order in which they came, also of connections that each have many waiting.
-            turn: if handle.rehearses() { 1 } else { P::TURN },
+            shares: FairShares::new(if handle.rehearses() { 1 } else { P::TURN }),
             handle,
             admission,
             limits,
             choices: Choices::new(index),
             receiver: Receiver::new(limits.io_uring),
             spares: Spares::default(),
-            idle_reads: 0,
-            talkers: 0,
-            has_listened: false,
-            unlawful: 0,
             room: Room::new(limits.receiving),
             backlog: Backlog::new(limits.sending),
             ending: 0,
-            dirty: Vec::new(),
-            dirty_since: Time::ZERO,
-            unread: VecDeque::new(),
-            unseen: Nanos::ZERO,
-            looked: Time::ZERO,
-            woke: Time::ZERO,
-            found: Nanos::ZERO,
+            readiness: Readiness::new(),
+            waits: PollWaits::default(),
             stopping_since: None,
-            served: Time::ZERO,
             outbound: None,
             timed: Vec::new(),
             far_due: Time::NEVER,
         }
     }
 
-    pub(super) fn shared(&self) -> &Shared<Job<P>> {
+    pub(super) fn shared(&self) -> &Shared<Job<P::Call>> {
         &self.handle.shared
     }
 
@@ -122,7 +89,7 @@ impl<P: Protocol> Local<P> {
         waited: Nanos,
         out: &'a mut Vec<u8>,
         now: Time,
-    ) -> Visit<'a, P> {
+    ) -> Visit<'a, P::Call> {
         Visit {
             now,
             waited,
@@ -145,24 +112,15 @@ impl<P: Protocol> Local<P> {
 
     /// The network is looked at: `awake` if the core has not slept for it.
     pub(super) fn begin_look(&mut self, now: Time, awake: bool) {
-        // After a sleep what is there has just come.
-        self.unseen = if awake { now.since(self.looked) } else { Nanos::ZERO };
-        if !awake {
-            self.woke = now;
-        }
-        self.looked = now;
-        self.has_listened = false;
-        self.found = Nanos::ZERO;
+        self.waits.begin(now, awake);
+        self.shares.begin_poll();
         // From here on the messages themselves tell how long they have waited.
         self.shared().packets.publish(self.index, now, Nanos::ZERO, false);
     }
 
     /// A message has waited for so long: known before the first decision that it bears on.
     pub(super) fn find(&mut self, waited: Nanos, now: Time) {
-        // While the core slept, nothing was ahead of the message: that is no queueing delay.
-        let waited = waited.min(now.since(self.woke));
-        if waited > self.found {
-            self.found = waited;
+        if let Some(waited) = self.waits.find(waited, now) {
             self.shared().packets.publish(self.index, now, waited, true);
         }
     }
@@ -171,30 +129,21 @@ impl<P: Protocol> Local<P> {
     /// as those that were read before them. Messages that come while this core is busy with its tasks wait from the
     /// moment at which it looked away.
     pub(super) fn end_look(&mut self, now: Time, anything: bool, more: bool) {
-        let left = if more { self.found } else { Nanos::ZERO };
+        let left = if more { self.waits.found() } else { Nanos::ZERO };
         self.shared().packets.publish(self.index, now, left, anything);
         // At a look that ends a sleep nothing is found to have waited for want of cores.
-        self.shared().packets.note_found(self.index, self.found);
+        self.shared().packets.note_found(self.index, self.waits.found());
     }
 
     // ---- one peer ----
 
     /// Has a connection read at the next look at the network: once, however often this is asked.
     pub(super) fn read_later<S: Stream>(&mut self, peer: &mut Peer<P, S>) {
-        if !peer.unread {
-            peer.unread = true;
-            self.unread.push_back(peer.id);
-        }
+        self.readiness.read_later(&mut peer.listed, peer.id);
     }
 
     pub(super) fn mark_dirty<S: Stream>(&mut self, peer: &mut Peer<P, S>, now: Time) {
-        if !peer.dirty {
-            peer.dirty = true;
-            if self.dirty.is_empty() {
-                self.dirty_since = now;
-            }
-            self.dirty.push(peer.id.slot);
-        }
+        self.readiness.flush_later(&mut peer.listed, peer.id.slot, now);
     }
 
     pub(super) fn flush<S: Stream>(&mut self, peer: &mut Peer<P, S>, now: Time) -> Fate {
@@ -249,17 +198,14 @@ impl<P: Protocol> Local<P> {
         peer.out.added(peer.out.unsent().saturating_sub(unsent));
         match after {
             After::GoOn => {}
-            After::Pause => {
-                peer.refusals += 1;
-                peer.is_chatty |= peer.refusals >= REFUSALS;
-            }
+            After::Pause => peer.share.refuse(),
             After::End(why) => return self.end(peer, protocol, why, now),
         }
         // Whether the socket has room for it is known first.
         let is_long = peer.out.unsent() > backlog::SHORT;
-        if P::IS_SERIAL && !is_long && P::buffered(&peer.connection) > 0 && peer.may_be_read(&self.limits) {
+        if P::IS_SERIAL && !is_long && P::input(&mut peer.connection).buffered() > 0 && peer.may_be_read(&self.limits) {
             peer.turned = now;
-            if now.since(self.looked) >= super::LOOK {
+            if FairShares::is_poll_due(now.since(self.waits.polled())) {
                 // Its turn is over: others may have something to say by now.
                 peer.held_back = false;
                 self.read_later(peer);

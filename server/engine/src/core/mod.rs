@@ -2,17 +2,19 @@
 //!
 //! - `local`: all that a core has besides its peers. `peers`: the places of connections.
 //! - `reading`, `writing`, `ending`: what is done with one peer, or with several at once. `datagrams`: frames that come one by one.
-//! - `lobby`: connections whose handshake is not over.
+//! - `handshakes`: connections whose handshake is not over.
 //!
 //! A peer is looked up once per event; what is done with it from there on has it by reference, and says at the end whether
 //! it stays ([`Fate`]).
 
 mod datagrams;
 mod ending;
-mod lobby;
+mod handshakes;
 mod local;
 mod peers;
 mod reading;
+#[cfg(all(test, not(loom)))]
+mod tests;
 mod writing;
 
 use crate::acceptor::Acceptor;
@@ -20,10 +22,11 @@ use crate::batch::messages::Outgoing;
 use crate::carrier::{Carrier, Outbound};
 use crate::datagrams::Inbound;
 use crate::guest::{self, Guest};
-use crate::handle::{Handle, Job, Message, Parcel};
+use crate::handle::{Handle, Message};
+use crate::job::{ConnectionId, Job, Parcel};
 use crate::peer::Peer;
-use crate::protocol::{ConnectionId, Ending, Protocol, Ran};
-use crate::ration::Ration;
+use crate::pending_handshakes::PendingHandshakes;
+use crate::protocol::{Ending, Protocol, Ran};
 use crate::stream::Stream;
 use crate::trim::{self, Tide};
 use leeward_core::server::{SessionSlot, Verdict};
@@ -32,7 +35,6 @@ use leeward_host::add;
 use leeward_observe::Stage;
 use leeward_runtime::Network;
 use leeward_runtime::tasks::ReadyTask;
-use lobby::Lobby;
 pub(crate) use local::Local;
 use mio::event::Event;
 use mio::net::{TcpListener, TcpStream, UdpSocket};
@@ -60,9 +62,6 @@ const ELSE: [Token; 6] = [WAKER, LISTENER, PARKED, GUEST, DATAGRAMS, DOOR];
 
 /// Connections that one poll looks at before the core turns to its tasks (the published server's budget is 16 packets).
 const BATCH: usize = 16;
-/// A core looks at the network at least this often before a connection's next request follows its last one: whoever sends
-/// many at once would else keep the core from hearing anybody else.
-const LOOK: Nanos = Nanos(20_000);
 /// Explicit credits that one control tick may cause on a core.
 const WAKES_PER_TICK: usize = 64;
 /// An answer whose client has more calls under way waits for company this long, then goes out: a write costs as much as
@@ -71,8 +70,8 @@ const COALESCE: Nanos = Nanos(20_000);
 /// An answer that took less than this to make waits for those of other connections, up to [`COALESCE`]: going out together
 /// spares each a microsecond or two, which is no bargain for a client that would have to wait longer than that.
 const QUICK: Nanos = Nanos(2_000);
-/// Newcomers whose time is not there yet are looked at again after so long.
-const LOBBY_WAITS: Nanos = Nanos(500_000);
+/// Handshakes for which there is no time yet are tried again after so long.
+const HANDSHAKES_WAIT: Nanos = Nanos(500_000);
 /// Look for silent and stuck peers this often.
 const SWEEP: Nanos = Nanos::from_millis(100);
 
@@ -102,9 +101,7 @@ pub(crate) struct Core<P: Protocol, S> {
     first: Option<Registry>,
     events: Events,
     acceptor: Acceptor,
-    /// Time for connections that come and go.
-    ration: Ration,
-    lobby: Lobby<S>,
+    handshakes: PendingHandshakes<S>,
     guests: Vec<Box<dyn Guest>>,
     /// Whether a guest wants a turn though its descriptor does not say so.
     guests_are_busy: bool,
@@ -134,6 +131,7 @@ impl<P: Protocol, S: Stream> Core<P, S> {
             poll.registry().register(&mut SourceFd(&guest.descriptor()), GUEST, Interest::READABLE)?;
         }
         let acceptor = Acceptor::new(listener, poll.registry(), LISTENER)?;
+        let handshakes = PendingHandshakes::new(handshakes::limits(&local.limits));
         Ok(Core {
             protocol,
             peers: Peers::new(),
@@ -142,8 +140,7 @@ impl<P: Protocol, S: Stream> Core<P, S> {
             first,
             events: Events::with_capacity(BATCH),
             acceptor,
-            ration: Ration::new(),
-            lobby: Lobby::new(),
+            handshakes,
             guests_are_busy: !guests.is_empty(),
             guests,
             messages: Vec::new(),
@@ -191,20 +188,20 @@ impl<P: Protocol, S: Stream> Core<P, S> {
     /// Whether the next look has something to do that no socket will tell of.
     pub(crate) fn needs_look(&self) -> bool {
         let has_more = self.acceptor.has_more() || self.guests_are_busy || self.has_more_datagrams();
-        let has_more = has_more || self.lobby.is_waited_in();
-        !self.local.unread.is_empty() || !self.local.dirty.is_empty() || has_more
+        let has_more = has_more || self.handshakes.has_turns();
+        self.local.readiness.has_unread() || !self.local.readiness.dirty().is_empty() || has_more
     }
 
     // ---- connections ----
 
     /// Takes what waits at the listener and deals it out. The sweep tries again for connections that are left.
     fn accept(&mut self, now: Time) {
-        if !self.ration.is_there(now) {
+        if !self.local.shares.may_connect(now) {
             return self.acceptor.wait();
         }
         let began = self.local.clock_now();
         let mail = &self.local.handle.common.mail;
-        let may = mail.may_adopt() && self.has_room_in_the_lobby();
+        let may = mail.may_adopt() && self.may_greet();
         let mail = &self.local.handle.common.mail;
         for (core, stream) in self.acceptor.accept(mail.cores(), may) {
             if core == self.local.index {
@@ -214,12 +211,17 @@ impl<P: Protocol, S: Stream> Core<P, S> {
             }
         }
         let spent = self.local.clock_now().since(began);
-        self.ration.spend(spent);
-        self.charge_lobby(spent, now);
+        self.local.shares.charge_connection(spent, now);
     }
 
     fn adopt(&mut self, stream: TcpStream, now: Time) {
-        let Ok(mut stream) = S::accept(stream) else { return };
+        if let Ok(stream) = S::accept(stream) {
+            self.welcome(stream, now);
+        }
+    }
+
+    /// Begins a connection, or its handshake.
+    fn welcome(&mut self, mut stream: S, now: Time) {
         let id = self.peers.reserve();
         if stream.register(self.poll.registry(), Token(id.slot as usize)).is_err() {
             return self.peers.release(id);
@@ -233,7 +235,7 @@ impl<P: Protocol, S: Stream> Core<P, S> {
 
     /// Whether there are as many connections as there may be, besides the one for which a place has just been reserved.
     fn is_full(&self) -> bool {
-        let others = self.peers.open() - 1 - self.lobby.count();
+        let others = self.peers.open() - 1 - self.handshakes.count();
         others.saturating_sub(self.local.ending.min(ending::LINGERING)) >= self.local.limits.connections
     }
 
@@ -277,18 +279,16 @@ impl<P: Protocol, S: Stream> Core<P, S> {
             self.peers.release(peer.id);
             drop(peer);
             let spent = self.local.clock_now().since(began);
-            self.ration.spend(spent);
-            self.charge_lobby(spent, now);
+            self.local.shares.charge_connection(spent, now);
         }
     }
 
     pub(crate) fn flush_all(&mut self, now: Time) {
         self.flush_together(now);
-        while let Some(slot) = self.local.dirty.pop() {
+        while let Some(slot) = self.local.readiness.pop_dirty() {
             if let Some(peer) = self.peers.at(slot)
-                && peer.dirty
+                && peer.listed.flush()
             {
-                peer.dirty = false;
                 let fate = self.local.flush(peer, now);
                 self.follow(slot, fate, now);
             }
@@ -300,7 +300,7 @@ impl<P: Protocol, S: Stream> Core<P, S> {
     fn read_now(&mut self, id: ConnectionId, now: Time) {
         // Another may have its place by now.
         if let Some(peer) = self.peers.get(id) {
-            peer.unread = false;
+            peer.listed.read();
             let fate = self.local.read(peer, &mut self.protocol, now);
             self.follow(id.slot, fate, now);
         }
@@ -324,7 +324,7 @@ impl<P: Protocol, S: Stream> Core<P, S> {
     }
 
     pub(crate) fn answer(&mut self, to: ConnectionId, done: P::Done, now: Time, flush: Flush) {
-        self.local.served = now;
+        self.local.shares.note_answer(now);
         // Its client may have gone: then nobody waits for it.
         if let Some(peer) = self.peers.get(to) {
             let fate = self.local.answer(peer, &mut self.protocol, done, now, flush);
@@ -405,7 +405,7 @@ impl From<&Event> for Ready {
 }
 
 impl<P: Protocol, S: Stream> Network for Core<P, S> {
-    type Job = Job<P>;
+    type Job = Job<P::Call>;
 
     fn housekeeping(&mut self, now: Time) {
         let Handle { common, shared } = self.handle();
@@ -420,8 +420,8 @@ impl<P: Protocol, S: Stream> Network for Core<P, S> {
             self.receive_messages(now);
         }
         let is_due =
-            |local: &Local<P>| now.since(local.dirty_since) >= COALESCE || local.handle.shared.queues.are_empty();
-        if !self.local.dirty.is_empty() && is_due(&self.local) {
+            |local: &Local<P>| local.readiness.dirty_for(now) >= COALESCE || local.handle.shared.queues.are_empty();
+        if !self.local.readiness.dirty().is_empty() && is_due(&self.local) {
             self.flush_all(now);
         }
         self.say_again(now);
@@ -432,19 +432,17 @@ impl<P: Protocol, S: Stream> Network for Core<P, S> {
         if self.local.stopping_since.is_none() && self.handle().shared.is_stopping() {
             self.local.stopping_since = Some(now);
             self.acceptor.stop(self.poll.registry());
-            self.close_lobby();
+            self.close_handshakes();
         }
     }
 
     fn poll(&mut self, wait: Option<Duration>) -> io::Result<Option<Time>> {
         let entered = self.local.clock_now();
         let mut unread = std::mem::take(&mut self.unread);
-        // The others come first at the next look: a crowd of them would else make one look a long one.
-        let turns = self.local.unread.len().min(BATCH);
-        unread.extend(self.local.unread.drain(..turns));
+        self.local.readiness.take_turns(BATCH, &mut unread);
         let has_more = self.acceptor.has_more() || self.guests_are_busy || self.has_more_datagrams();
         let has_more = has_more || self.may_shake(entered);
-        let is_idle = unread.is_empty() && self.local.dirty.is_empty() && !has_more;
+        let is_idle = unread.is_empty() && self.local.readiness.dirty().is_empty() && !has_more;
         let wait = if is_idle { wait.unwrap_or(Duration::ZERO) } else { Duration::ZERO };
         match self.poll.poll(&mut self.events, Some(wait)) {
             Err(error) if error.kind() != io::ErrorKind::Interrupted => return Err(error),
@@ -455,7 +453,7 @@ impl<P: Protocol, S: Stream> Network for Core<P, S> {
         self.local.begin_look(now, wait.is_zero());
         debug_assert!(self.peers.are_distinct(&unread), "a connection is read once per look");
         let events = std::mem::replace(&mut self.events, Events::with_capacity(0));
-        self.lobby.begin_look();
+        self.handshakes.begin_poll();
         self.read_ahead(&unread, &events);
         for id in &unread {
             self.read_now(*id, now);
@@ -467,7 +465,7 @@ impl<P: Protocol, S: Stream> Network for Core<P, S> {
             self.handle_event(event.token(), event.into(), now);
         }
         let has_datagrams = self.has_more_datagrams() && self.receive_datagrams(now);
-        let has_shaken = self.serve_lobby(now);
+        let has_shaken = self.shake(now);
         let anything = !unread.is_empty() || !events.is_empty() || has_datagrams || has_shaken;
         unread.clear();
         self.unread = unread;
@@ -476,7 +474,7 @@ impl<P: Protocol, S: Stream> Network for Core<P, S> {
         }
         self.local.send_datagrams();
         let has_more = self.has_more_datagrams();
-        let more = !self.local.unread.is_empty() || events.iter().count() == BATCH || has_more;
+        let more = self.local.readiness.has_unread() || events.iter().count() == BATCH || has_more;
         self.events = events;
         self.local.end_look(now, anything, more);
         if anything {
@@ -487,7 +485,7 @@ impl<P: Protocol, S: Stream> Network for Core<P, S> {
         Ok((anything && self.local.stopping_since.is_none()).then_some(began))
     }
 
-    fn run(&mut self, _: Time, job: Job<P>) -> Option<ReadyTask> {
+    fn run(&mut self, _: Time, job: Job<P::Call>) -> Option<ReadyTask> {
         let Job { parcel, arrived, queued, is_admitted, call } = job;
         let began = self.local.clock_now();
         let waited = began.since(arrived);
@@ -519,7 +517,7 @@ impl<P: Protocol, S: Stream> Network for Core<P, S> {
         // Sessions without credit wait for the controller's ticks: with any session there is no long sleep.
         let has_sessions = self.peers.open() > 0;
         let due = if has_sessions { self.next_sweep.min(self.handle().common.pulse.due()) } else { self.next_sweep };
-        let due = if self.lobby.is_waited_in() { due.min(self.local.looked + LOBBY_WAITS) } else { due };
+        let due = if self.handshakes.has_turns() { due.min(self.local.waits.polled() + HANDSHAKES_WAIT) } else { due };
         due.min(self.local.far_due)
     }
 

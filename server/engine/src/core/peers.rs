@@ -1,7 +1,8 @@
 //! The places of one core's connections.
 
+use crate::job::ConnectionId;
 use crate::peer::Peer;
-use crate::protocol::{ConnectionId, Protocol};
+use crate::protocol::Protocol;
 
 /// Connections by their places. Places are dense, and used again by later connections: a generation tells them apart.
 pub(super) struct Peers<P: Protocol, S> {

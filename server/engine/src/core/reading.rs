@@ -3,33 +3,17 @@
 use super::{Core, ELSE, Fate, Local, Ready};
 use crate::backlog;
 use crate::batch::{ROOM, SOCKETS};
+use crate::fair_shares::TurnCounts;
+use crate::input::Input;
+use crate::job::ConnectionId;
 use crate::peer::Peer;
-use crate::protocol::{ConnectionId, Next, Protocol};
+use crate::protocol::{Next, Protocol};
 use crate::receive::{Came, Received};
 use crate::stream::Stream;
 use leeward_core::units::{Nanos, Time};
 use leeward_host::add;
 use mio::{Events, Token};
 use std::io;
-
-/// Reads of less than so many bytes, with nothing in them to decide about, are rationed: each costs as much as a request. So are
-/// turns that brought words alone, however many bytes they were.
-const FEW: usize = 1024;
-/// So many of them a core does between two sweeps, whoever they come from: a tenth of its time. Those that each connection has in any case come on top.
-const IDLE_READS: u32 = 1_000;
-/// So many words that are no calls cost as much as one of them: each is parsed, and many are answered.
-const WORDS_OF_READ: u32 = 16;
-/// Requests to which nobody was entitled, likewise.
-const UNLAWFUL: u32 = 1_000;
-/// And so many of them a turn of a connection has.
-const UNLAWFUL_OF_TURN: u32 = 8;
-/// However many share these, each connection has so many of them,
-const IDLE_READS_OF_ONE: u32 = 4;
-/// or so many, if it has asked for something since it last had too many: its next request may come in as many pieces.
-const PIECES: u32 = 16;
-/// Part of a look after which connections that only talk wait for the next one, but for the first of them. Requests of others
-/// come in meanwhile, and a look at 16 talkers would be their queueing delay.
-const TALK: Nanos = Nanos(20_000);
 
 /// Whole requests of a connection that were not handled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,11 +23,6 @@ enum Left {
     ForLater,
     /// The connection is not to be read.
     HeldBack,
-}
-
-/// Whether a connection's last turn brought nothing to decide about. One that has something to ask next loses the rest of a look.
-fn only_talks<P: Protocol, S: Stream>(peer: &Peer<P, S>) -> bool {
-    peer.idle_reads > 0
 }
 
 impl<P: Protocol, S: Stream> Core<P, S> {
@@ -57,12 +36,12 @@ impl<P: Protocol, S: Stream> Core<P, S> {
         let found = readable.filter(|token| !ELSE.contains(token)).map(|Token(slot)| slot);
         let (mut slots, mut rooms, mut count) = ([0; SOCKETS], [0; SOCKETS], 0);
         for slot in put_off.chain(found) {
-            let may_be_read = |peer: &&mut Peer<P, S>| peer.may_be_read_ahead(&local.limits) && !only_talks(peer);
-            let Some(peer) = peers.at(slot as u32).filter(may_be_read) else {
+            let Some(peer) = peers.at(slot as u32) else { continue };
+            if !peer.may_be_read_ahead(&local.limits) || peer.share.is_idle() {
                 continue;
-            };
+            }
             if count < SOCKETS && !slots[..count].contains(&slot) {
-                (slots[count], rooms[count]) = (slot, P::spare(&mut peer.connection).len().min(ROOM));
+                (slots[count], rooms[count]) = (slot, P::input(&mut peer.connection).spare().len().min(ROOM));
                 count += 1;
             }
         }
@@ -79,31 +58,21 @@ impl<P: Protocol, S: Stream> Core<P, S> {
             let Some(peer) = peers.at(slots[at] as u32) else { continue };
             peer.receive_ahead(rooms[at], batch.received(at));
             if let Some(Ok(received)) = &peer.ahead {
-                longest = longest.max(peer.queued(received, Nanos::ZERO, local.looked));
+                longest = longest.max(peer.queued(received, Nanos::ZERO, local.waits.polled()));
             }
         }
         if batch.is_broken() {
             local.receiver.batch = None;
         }
-        local.find(longest, local.looked);
+        local.find(longest, local.waits.polled());
     }
 }
 
 impl<P: Protocol> Local<P> {
-    /// Whether a connection that only talks is put off to the next look.
+    /// Whether this poll leaves a connection to the next one.
     fn is_put_off<S: Stream>(&mut self, peer: &Peer<P, S>) -> bool {
-        if !only_talks(peer) {
-            return false;
-        }
-        std::mem::replace(&mut self.has_listened, true) && self.clock_now().since(self.looked) > TALK
-    }
-
-    /// A sweep begins a new account. Who has spent the last one on words goes on behind the others, until it asks for something: each has
-    /// one more read, however many they are. Without it a request in pieces would never be whole. Who was refused has not talked.
-    pub(super) fn refill<S: Stream>(peer: &mut Peer<P, S>) {
-        peer.refusals = 0;
-        let has_talked = peer.is_chatty && peer.idle_reads > 0;
-        peer.idle_reads = if has_talked { IDLE_READS_OF_ONE } else { peer.idle_reads.min(1) };
+        let (clock, polled) = (&self.handle.shared.clock, self.waits.polled());
+        self.shares.is_put_off(&peer.share, || clock.now().since(polled))
     }
 
     /// Reads a connection once and handles what came.
@@ -120,12 +89,12 @@ impl<P: Protocol> Local<P> {
             self.read_later(peer);
             return Fate::Stays;
         }
-        if P::buffered(&peer.connection) > 0 {
+        if P::input(&mut peer.connection).buffered() > 0 {
             // Besides the beginning of a request these may be requests that were left behind.
             let waited = if peer.held_back { Nanos::ZERO } else { now.since(peer.turned) };
             match self.handle(peer, protocol, waited, now) {
                 Fate::Goes => return Fate::Goes,
-                Fate::Stays if peer.unread => return Fate::Stays,
+                Fate::Stays if peer.listed.is_unread() => return Fate::Stays,
                 Fate::Stays => {}
             }
         }
@@ -159,16 +128,16 @@ impl<P: Protocol> Local<P> {
         // An end that came together with the last bytes is no event of its own: only reading finds it.
         let more = came == Came::More || (peer.hung_up && came != Came::End);
         peer.readable = more;
-        let waited = peer.queued(&received, self.unseen, now);
+        let waited = peer.queued(&received, self.waits.unseen(), now);
         peer.held_back &= more;
         self.find(waited, now);
-        if came != Came::Nothing && bytes.max(peer.stream.came()) < FEW {
-            self.count_idle(peer, 1);
+        if came != Came::Nothing {
+            self.shares.count_read(&mut peer.share, bytes.max(peer.stream.came()));
         }
-        // To take a record apart costs as much as to parse a word.
-        let parts = peer.stream.parts() / WORDS_OF_READ;
+        // To take a record apart costs as much as to parse a message.
+        let parts = peer.stream.parts();
         if parts > 0 {
-            self.count_idle(peer, parts);
+            self.shares.count_messages(&mut peer.share, parts);
         }
         let fate = self.handle(peer, protocol, waited, now);
         if fate == Fate::Goes {
@@ -208,18 +177,6 @@ impl<P: Protocol> Local<P> {
         longest
     }
 
-    /// A turn has cost as much as so many small reads, and brought nothing to decide about.
-    pub(super) fn count_idle<S: Stream>(&mut self, peer: &mut Peer<P, S>, reads: u32) {
-        self.talkers += u32::from(peer.idle_reads == 0 && reads > 0);
-        peer.idle_reads = peer.idle_reads.saturating_add(reads);
-        self.idle_reads = self.idle_reads.saturating_add(reads);
-    }
-
-    /// Idle reads of a connection that are no more than its share: whose request comes in pieces is not to pay for those who only talk.
-    fn idle_reads_of_one<S: Stream>(&self, peer: &Peer<P, S>) -> u32 {
-        if peer.has_asked { (IDLE_READS / self.talkers.max(1)).max(PIECES) } else { IDLE_READS_OF_ONE }
-    }
-
     /// Handles the requests that are whole, as long as the connection may be read: what one read brings can be more than
     /// a connection may have unanswered. The rest stays where it is.
     pub(super) fn handle<S: Stream>(
@@ -229,37 +186,36 @@ impl<P: Protocol> Local<P> {
         waited: Nanos,
         now: Time,
     ) -> Fate {
-        let (mut left, mut handled, mut decided, mut unlawful, mut words) = (Left::HeldBack, 0, false, 0, 0);
+        let (mut left, mut turn) = (Left::HeldBack, TurnCounts::default());
         let mut ending = None;
         // What is held back may stand in its buffer already.
-        let is_held_back = peer.ending_since.is_some() || peer.is_chatty;
+        let is_held_back = peer.ending_since.is_some() || peer.share.is_paused();
         let longest = if is_held_back { 0 } else { self.longest_answer(peer) };
         if longest > 0 {
             let unsent_max = peer.out.most(self.limits.unsent).min(longest) + peer.out.sent();
-            let (turn, unsent) = (self.turn, peer.out.unsent());
+            let (quantum, unsent) = (self.shares.quantum(), peer.out.unsent());
             let mut visit = self.visit(peer.id, waited, peer.out.bytes(), now);
             visit.longest_answer = longest;
             left = loop {
                 if visit.out.len() >= unsent_max || !P::may_read(&peer.connection) {
                     break Left::HeldBack;
                 }
-                if handled == turn {
+                if turn.handled == quantum {
                     break Left::ForLater;
                 }
-                handled += 1;
+                turn.handled += 1;
                 match protocol.next(&mut peer.connection, &mut visit) {
-                    Next::Handled => words += 1,
+                    Next::Handled => turn.messages += 1,
                     // Others first, and a share of the time at most: a crowd of those that send much beyond their windows
                     // would else have it all.
                     Next::Unlawful => {
-                        unlawful += 1;
-                        if unlawful == UNLAWFUL_OF_TURN {
+                        if turn.violate() {
                             break Left::ForLater;
                         }
                     }
-                    Next::Refused => decided = true,
+                    Next::Refused => turn.decided = true,
                     Next::Call { call, is_admitted } => {
-                        decided = true;
+                        turn.decided = true;
                         visit.queue(call, is_admitted);
                     }
                     Next::Nothing => break Left::Nothing,
@@ -272,36 +228,28 @@ impl<P: Protocol> Local<P> {
             peer.out.added(peer.out.unsent().saturating_sub(unsent));
         }
         peer.turned = now;
-        peer.talks = words > 0 && !decided;
-        if decided {
-            peer.idle_reads = 0;
-        } else {
-            self.count_idle(peer, words / WORDS_OF_READ);
-        }
-        // Until the sweep. What waits behind its words until then is nobody else's delay.
-        peer.is_chatty |= self.idle_reads > IDLE_READS && peer.idle_reads > self.idle_reads_of_one(peer);
-        peer.has_asked = (peer.has_asked || decided) && !peer.is_chatty;
-        peer.held_back |= peer.is_chatty;
+        self.shares.end_turn(&mut peer.share, &turn);
+        // What waits behind its messages while it is paused is nobody else's delay.
+        peer.held_back |= peer.share.is_paused();
         // Requests that are left count as unread.
         peer.readable |= left != Left::Nothing;
         peer.held_back |= left == Left::HeldBack;
         peer.part_since = match left {
-            Left::Nothing if P::buffered(&peer.connection) == 0 => None,
+            Left::Nothing if P::input(&mut peer.connection).buffered() == 0 => None,
             // The last look was at the request that is not whole.
-            Left::Nothing if handled > 1 => Some(now),
+            Left::Nothing if turn.handled > 1 => Some(now),
             Left::Nothing => peer.part_since.or(Some(now)),
             Left::ForLater | Left::HeldBack => None,
         };
         if let Some(why) = ending {
             return self.end(peer, protocol, why, now);
         }
-        if unlawful > 0 {
-            self.unlawful += unlawful;
-            peer.is_chatty |= self.unlawful > UNLAWFUL;
+        if turn.violations > 0 {
+            self.shares.count_violations(&mut peer.share, turn.violations);
             // What waits behind it is nobody else's delay.
             peer.held_back = true;
         }
-        if left == Left::ForLater && !peer.is_chatty {
+        if left == Left::ForLater && !peer.share.is_paused() {
             self.read_later(peer);
         }
         if peer.out.unsent() > 0 || P::is_leaving(&peer.connection) {

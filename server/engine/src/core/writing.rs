@@ -10,7 +10,7 @@ use leeward_core::units::Time;
 impl<P: Protocol, S: Stream> Core<P, S> {
     /// Flushes as many of the dirty connections as can go together, if the kernel can; leaves the others dirty.
     pub(super) fn flush_together(&mut self, now: Time) {
-        let mut left = self.local.dirty.len();
+        let mut left = self.local.readiness.dirty().len();
         while left > 1 && self.local.receiver.batch.is_some() {
             let most = left.min(SOCKETS);
             self.send_some(left - most, most, now);
@@ -23,12 +23,12 @@ impl<P: Protocol, S: Stream> Core<P, S> {
         let Core { peers, local, .. } = self;
         let Some(batch) = &mut local.receiver.batch else { return };
         let (mut slots, mut count) = ([0; SOCKETS], 0);
-        for slot in local.dirty[from..from + most].iter().map(|slot| *slot as usize) {
+        for slot in local.readiness.dirty()[from..from + most].iter().map(|slot| *slot as usize) {
             // A place that has a new connection may be in the list twice.
             if slots[..count].contains(&slot) {
                 continue;
             }
-            let peer = peers.at(slot as u32).filter(|peer| peer.dirty && peer.stream.raw().is_some());
+            let peer = peers.at(slot as u32).filter(|peer| peer.listed.is_dirty() && peer.stream.raw().is_some());
             if peer.and_then(Peer::sendable).is_some_and(|bytes| batch.put(count, bytes)) {
                 slots[count] = slot;
                 count += 1;
@@ -52,7 +52,7 @@ impl<P: Protocol, S: Stream> Core<P, S> {
         for (slot, sent) in slots.into_iter().zip(sent).take(count) {
             let slot = slot as u32;
             let Some(peer) = self.peers.at(slot) else { continue };
-            peer.dirty = false;
+            let _ = peer.listed.flush();
             let is_well = match sent {
                 Ok(bytes) => peer.took(bytes, now).is_ok(),
                 // No room: the write below finds that too, and notes since when.

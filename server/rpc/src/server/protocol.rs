@@ -105,7 +105,7 @@ impl<E: Execute> Rpc<E> {
     }
 
     /// The client waits for a call no more. A task ends here; a call in the queue is dropped in its turn; one that has begun goes on.
-    fn cancel(&mut self, conversation: &mut Conversation, request: RequestId, visit: &mut Visit<'_, Self>) {
+    fn cancel(&mut self, conversation: &mut Conversation, request: RequestId, visit: &mut Visit<'_, Call>) {
         let Conversation { session, tasks, cancelled, .. } = conversation;
         if let Some(place) = tasks.iter().position(|(ticket, _)| ticket.request() == request) {
             let (ticket, _task) = tasks.swap_remove(place);
@@ -123,7 +123,7 @@ impl<E: Execute> Rpc<E> {
 
     /// Answers a question for the server's statistics. It needs no core's queue: a user who looks at a slow server must not
     /// wait behind its requests.
-    fn tell(&mut self, conversation: &mut Conversation, question: Question, visit: &mut Visit<'_, Self>) {
+    fn tell(&mut self, conversation: &mut Conversation, question: Question, visit: &mut Visit<'_, Call>) {
         // Put together seldom, however often it is asked for.
         if self.told.as_ref().is_none_or(|(then, _)| visit.now.since(*then) >= TOLD_AGAIN) {
             self.told = Some((visit.now, self.handle.statistics().to_json()));
@@ -134,7 +134,7 @@ impl<E: Execute> Rpc<E> {
 }
 
 /// Answers a call and counts it.
-fn settle<P: Protocol>(session: &mut ServerConnection, ticket: Ticket, reply: Reply<'_>, visit: &mut Visit<'_, P>) {
+fn settle(session: &mut ServerConnection, ticket: Ticket, reply: Reply<'_>, visit: &mut Visit<'_, Call>) {
     if let Some(answered) = session.answer(ticket, reply, visit) {
         let is_known = answered.failed != Some(FailureCode::UnknownMethod);
         let method = is_known.then_some(units::Method(answered.method.0));
@@ -147,6 +147,7 @@ fn settle<P: Protocol>(session: &mut ServerConnection, ticket: Ticket, reply: Re
 
 impl<E: Execute> Protocol for Rpc<E> {
     type Connection = Conversation;
+    type Input = wire::Decoder;
     type Call = Call;
     type Done = Done;
 
@@ -154,7 +155,7 @@ impl<E: Execute> Protocol for Rpc<E> {
     const IS_SERIAL: bool = false;
     const HAS_TASKS: bool = E::TASKS;
 
-    fn open(&mut self, visit: &mut Visit<'_, Self>) -> Conversation {
+    fn open(&mut self, visit: &mut Visit<'_, Call>) -> Conversation {
         let has_credits = self.handle.gauges().credit_pool.is_some();
         let session = ServerConnection::new(ServerConfig {
             slot: SessionSlot(visit.id.slot),
@@ -173,7 +174,7 @@ impl<E: Execute> Protocol for Rpc<E> {
         conversation.peer = Some(Arc::new(peer));
     }
 
-    fn next(&mut self, conversation: &mut Conversation, visit: &mut Visit<'_, Self>) -> Next<Call> {
+    fn next(&mut self, conversation: &mut Conversation, visit: &mut Visit<'_, Call>) -> Next<Call> {
         let event = match conversation.session.next(visit.waited, visit) {
             Ok(event) => event,
             Err(fatal) => {
@@ -215,7 +216,7 @@ impl<E: Execute> Protocol for Rpc<E> {
         Next::Handled
     }
 
-    fn answer(&mut self, conversation: &mut Conversation, done: Done, visit: &mut Visit<'_, Self>) -> After {
+    fn answer(&mut self, conversation: &mut Conversation, done: Done, visit: &mut Visit<'_, Call>) -> After {
         let Conversation { session, tasks, cancelled, .. } = conversation;
         let ticket = match done.whose {
             Whose::Ticket(ticket) => Some(ticket),
@@ -247,11 +248,11 @@ impl<E: Execute> Protocol for Rpc<E> {
         After::GoOn
     }
 
-    fn credit(&mut self, conversation: &mut Conversation, visit: &mut Visit<'_, Self>) -> bool {
+    fn credit(&mut self, conversation: &mut Conversation, visit: &mut Visit<'_, Call>) -> bool {
         conversation.session.credit(visit)
     }
 
-    fn refuse(&mut self, conversation: &mut Conversation, why: Ending, visit: &mut Visit<'_, Self>) -> usize {
+    fn refuse(&mut self, conversation: &mut Conversation, why: Ending, visit: &mut Visit<'_, Call>) -> usize {
         let (code, words) = match &why {
             Ending::ConnectionLimit => (ErrorCode::ConnectionLimit, "this server has as many connections as it takes"),
             Ending::Stopping => (ErrorCode::ShuttingDown, "this server is stopping"),
@@ -268,29 +269,13 @@ impl<E: Execute> Protocol for Rpc<E> {
         conversation.session.end(code, words, visit)
     }
 
-    fn close(&mut self, conversation: &mut Conversation, visit: &mut Visit<'_, Self>) -> usize {
+    fn close(&mut self, conversation: &mut Conversation, visit: &mut Visit<'_, Call>) -> usize {
         self.forget_all(conversation);
         conversation.session.abandon(visit)
     }
 
-    fn spare(conversation: &mut Conversation) -> &mut [u8] {
-        conversation.session.spare()
-    }
-
-    fn filled(conversation: &mut Conversation, count: usize) {
-        conversation.session.filled(count);
-    }
-
-    fn buffered(conversation: &Conversation) -> usize {
-        conversation.session.buffered()
-    }
-
-    fn wanted(conversation: &Conversation) -> usize {
-        conversation.session.wanted()
-    }
-
-    fn release(conversation: &mut Conversation) {
-        conversation.session.release();
+    fn input(conversation: &mut Conversation) -> &mut wire::Decoder {
+        conversation.session.decoder()
     }
 
     fn may_read(conversation: &Conversation) -> bool {

@@ -109,6 +109,11 @@ impl ServerConnection {
         self.account.tenant = tenant;
     }
 
+    /// The receive buffer, for a carrier that bounds its memory. Frames are for [`ServerConnection::next`] alone.
+    pub fn decoder(&mut self) -> &mut Decoder {
+        &mut self.decoder
+    }
+
     /// Where the next bytes from the socket go.
     pub fn spare(&mut self) -> &mut [u8] {
         self.decoder.spare()
@@ -125,17 +130,6 @@ impl ServerConnection {
     /// Bytes received and not yet handled.
     pub fn buffered(&self) -> usize {
         self.decoder.buffered()
-    }
-
-    /// Memory that the call which is coming needs, and that was needed for those that came, in bytes; 0 if it is no more than
-    /// any connection may have.
-    pub fn wanted(&self) -> usize {
-        self.decoder.wanted()
-    }
-
-    /// Gives the buffer's memory back, if nothing is buffered.
-    pub fn release(&mut self) {
-        self.decoder.release();
     }
 
     /// Whether more of the client may be heard: it is not paused for cheating or for saying too much, and not as many of its

@@ -4,7 +4,7 @@
 use super::replies::ERROR;
 use super::update::{UpdateError, update};
 use super::words::{is_command, is_key, seconds, words};
-use leeward_engine::Greeting;
+use leeward_engine::{Greeting, Input};
 
 /// The longest line, and so the longest multi-get. memcached's other lines have 2048 bytes, too.
 pub const LINE_MAX: usize = 64 * 1024;
@@ -108,14 +108,8 @@ pub struct Decoder {
     foreign: Option<Greeting>,
 }
 
-impl Decoder {
-    /// For data blocks of up to `data_max` bytes; longer ones are answered and thrown away.
-    pub fn new(data_max: usize) -> Self {
-        Decoder { buffer: Vec::new(), start: 0, filled: 0, scanned: 0, state: State::Start, data_max, foreign: None }
-    }
-
-    /// Room for the next read. What is put there counts when [`Decoder::filled`] says so.
-    pub fn spare(&mut self) -> &mut [u8] {
+impl Input for Decoder {
+    fn spare(&mut self) -> &mut [u8] {
         if self.start > 0 {
             self.buffer.copy_within(self.start..self.filled, 0);
             self.filled -= self.start;
@@ -131,21 +125,31 @@ impl Decoder {
         &mut self.buffer[self.filled..]
     }
 
-    /// So many bytes of the room have been filled.
-    pub fn filled(&mut self, bytes: usize) {
+    fn filled(&mut self, bytes: usize) {
         self.filled = (self.filled + bytes).min(self.buffer.len());
     }
 
-    /// Bytes that are not decoded.
-    pub fn buffered(&self) -> usize {
+    fn buffered(&self) -> usize {
         self.filled - self.start
     }
 
-    /// Memory that what is coming needs, and that was needed for what came, in bytes; 0 if it is no more than any connection
-    /// may have.
-    pub fn wanted(&self) -> usize {
+    fn wanted(&self) -> usize {
         let wanted = self.needed().max(self.buffer.capacity());
         if wanted > SMALL { wanted } else { 0 }
+    }
+
+    fn release(&mut self) {
+        if self.buffered() == 0 {
+            self.buffer = Vec::new();
+            (self.start, self.filled, self.scanned) = (0, 0, 0);
+        }
+    }
+}
+
+impl Decoder {
+    /// For data blocks of up to `data_max` bytes; longer ones are answered and thrown away.
+    pub fn new(data_max: usize) -> Self {
+        Decoder { buffer: Vec::new(), start: 0, filled: 0, scanned: 0, state: State::Start, data_max, foreign: None }
     }
 
     /// Length of the buffer for what is coming, as far as that is known.
@@ -154,15 +158,6 @@ impl Decoder {
             State::Data { end, length, .. } => end + length + 2 + ROOM,
             _ if self.buffered() >= ROOM => LINE_MAX + ROOM,
             _ => SMALL,
-        }
-    }
-
-    /// Gives the memory back if nothing is buffered. Whoever bounds the memory of all connections says when: a client that
-    /// sends one large value after the other would pay for each.
-    pub fn release(&mut self) {
-        if self.buffered() == 0 {
-            self.buffer = Vec::new();
-            (self.start, self.filled, self.scanned) = (0, 0, 0);
         }
     }
 

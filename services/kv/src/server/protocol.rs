@@ -83,7 +83,7 @@ impl Memcached {
     }
 
     /// Has a decoded request executed, or answers it at once.
-    fn begin(&mut self, conversation: &mut Conversation, visit: &mut Visit<'_, Self>) -> Next<Call> {
+    fn begin(&mut self, conversation: &mut Conversation, visit: &mut Visit<'_, Call>) -> Next<Call> {
         let concern = Executor::concern(&conversation.request);
         if concern == Concern::Nothing {
             let now = StoreVisit::at(unix_seconds());
@@ -107,7 +107,7 @@ impl Memcached {
 
 impl Conversation {
     /// Refuses the request, and what belongs to it and has not been decoded.
-    fn say_busy(&mut self, visit: &mut Visit<'_, Memcached>) {
+    fn say_busy(&mut self, visit: &mut Visit<'_, Call>) {
         let words = Executor::busy(&self.request);
         visit.out().extend_from_slice(words);
         self.decoder.skip_parts();
@@ -116,6 +116,7 @@ impl Conversation {
 
 impl Protocol for Memcached {
     type Connection = Conversation;
+    type Input = Decoder;
     type Call = Call;
     type Done = Done;
 
@@ -124,7 +125,7 @@ impl Protocol for Memcached {
     const HAS_TASKS: bool = false;
     const BOUNDS_ANSWERS: bool = true;
 
-    fn open(&mut self, visit: &mut Visit<'_, Self>) -> Conversation {
+    fn open(&mut self, visit: &mut Visit<'_, Call>) -> Conversation {
         Conversation { decoder: Decoder::new(PAGE), account: Account::open(visit), request: Request::default() }
     }
 
@@ -132,7 +133,7 @@ impl Protocol for Memcached {
         conversation.account.count_for(tenant);
     }
 
-    fn next(&mut self, conversation: &mut Conversation, visit: &mut Visit<'_, Self>) -> Next<Call> {
+    fn next(&mut self, conversation: &mut Conversation, visit: &mut Visit<'_, Call>) -> Next<Call> {
         match conversation.decoder.next(&mut conversation.request) {
             Decoded::Nothing => Next::Nothing,
             Decoded::Close => Next::End(Ending::Protocol { code: 0, words: told(conversation.decoder.foreign()) }),
@@ -144,7 +145,7 @@ impl Protocol for Memcached {
         }
     }
 
-    fn answer(&mut self, conversation: &mut Conversation, done: Done, visit: &mut Visit<'_, Self>) -> Fate {
+    fn answer(&mut self, conversation: &mut Conversation, done: Done, visit: &mut Visit<'_, Call>) -> Fate {
         let Done { request, arrived, reply, end } = done;
         let settled = match end {
             End::Dropped(reason) => Settled::Dropped(reason),
@@ -176,12 +177,12 @@ impl Protocol for Memcached {
         }
     }
 
-    fn credit(&mut self, conversation: &mut Conversation, visit: &mut Visit<'_, Self>) -> bool {
+    fn credit(&mut self, conversation: &mut Conversation, visit: &mut Visit<'_, Call>) -> bool {
         conversation.account.credit(visit);
         false
     }
 
-    fn refuse(&mut self, conversation: &mut Conversation, why: Ending, visit: &mut Visit<'_, Self>) -> usize {
+    fn refuse(&mut self, conversation: &mut Conversation, why: Ending, visit: &mut Visit<'_, Call>) -> usize {
         let words = match &why {
             Ending::ConnectionLimit => "ERROR Too many open connections\r\n",
             Ending::Unencrypted => "SERVER_ERROR this port speaks TLS alone\r\n",
@@ -197,28 +198,12 @@ impl Protocol for Memcached {
         conversation.account.abandon(visit)
     }
 
-    fn close(&mut self, conversation: &mut Conversation, visit: &mut Visit<'_, Self>) -> usize {
+    fn close(&mut self, conversation: &mut Conversation, visit: &mut Visit<'_, Call>) -> usize {
         conversation.account.abandon(visit)
     }
 
-    fn spare(conversation: &mut Conversation) -> &mut [u8] {
-        conversation.decoder.spare()
-    }
-
-    fn filled(conversation: &mut Conversation, count: usize) {
-        conversation.decoder.filled(count);
-    }
-
-    fn buffered(conversation: &Conversation) -> usize {
-        conversation.decoder.buffered()
-    }
-
-    fn wanted(conversation: &Conversation) -> usize {
-        conversation.decoder.wanted()
-    }
-
-    fn release(conversation: &mut Conversation) {
-        conversation.decoder.release();
+    fn input(conversation: &mut Conversation) -> &mut Decoder {
+        &mut conversation.decoder
     }
 
     fn owed(conversation: &Conversation) -> usize {

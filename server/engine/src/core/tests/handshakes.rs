@@ -1,0 +1,207 @@
+//! Handshakes beside requests, and handshakes that come to nothing.
+
+use super::support::*;
+use crate::encryption::{Broken, Channel, Encryption, PeerIdentity};
+use crate::limits::Limits;
+use leeward_core::units::Nanos;
+use leeward_runtime::clock::Hand;
+use std::collections::VecDeque;
+use std::io::{self, Write};
+use std::sync::Arc;
+
+/// Time that a step of a handshake takes.
+const STEP: Nanos = Nanos::from_micros(500);
+
+/// An encryption without a cipher, whose handshake is `hhh` from the client and `k` from the
+/// server.
+#[derive(Debug)]
+struct Plain(Hand);
+
+struct Opened {
+    hand: Hand,
+    left: usize,
+    plaintext: VecDeque<u8>,
+    sendable: Vec<u8>,
+}
+
+impl Encryption for Plain {
+    fn recognises(&self, first: u8) -> bool {
+        first == b'h'
+    }
+
+    fn accept(&self) -> Result<Box<dyn Channel>, Broken> {
+        let (plaintext, sendable) = (VecDeque::new(), Vec::new());
+        Ok(Box::new(Opened { hand: self.0.clone(), left: 3, plaintext, sendable }))
+    }
+
+    fn renewals(&self) -> (u64, Option<String>) {
+        (0, None)
+    }
+}
+
+impl Channel for Opened {
+    fn absorb(&mut self, ciphertext: &[u8], into: &mut [u8]) -> Result<usize, Broken> {
+        if self.left > 0 {
+            self.hand.advance(STEP);
+        }
+        for byte in ciphertext {
+            match (self.left, byte) {
+                (0, byte) => self.plaintext.push_back(*byte),
+                (left, b'h') => {
+                    self.left = left - 1;
+                    self.sendable.extend((left == 1).then_some(b'k'));
+                }
+                _ => return Err(Broken { reason: "garbage", words: "no handshake".into() }),
+            }
+        }
+        Ok(self.take(into))
+    }
+
+    fn take(&mut self, into: &mut [u8]) -> usize {
+        let count = into.len().min(self.plaintext.len());
+        self.plaintext.drain(..count).zip(into).for_each(|(byte, place)| *place = byte);
+        count
+    }
+
+    fn holds_plaintext(&self) -> bool {
+        !self.plaintext.is_empty()
+    }
+
+    fn has_ended(&self) -> bool {
+        false
+    }
+
+    fn is_handshaking(&self) -> bool {
+        self.left > 0
+    }
+
+    fn is_resumed(&self) -> bool {
+        false
+    }
+
+    fn identity(&self) -> Option<PeerIdentity> {
+        None
+    }
+
+    fn seal(&mut self, bytes: &[u8]) -> usize {
+        self.sendable.extend_from_slice(bytes);
+        bytes.len()
+    }
+
+    fn wants_send(&self) -> bool {
+        !self.sendable.is_empty()
+    }
+
+    fn send(&mut self, to: &mut dyn Write) -> io::Result<()> {
+        while !self.sendable.is_empty() {
+            let count = to.write(&self.sendable)?;
+            self.sendable.drain(..count);
+        }
+        Ok(())
+    }
+
+    fn close(&mut self) {}
+}
+
+fn encrypted(limits: Limits) -> World {
+    World::build(limits, |hand| Some(Arc::new(Plain(hand.clone()))))
+}
+
+fn refused(world: &World) -> Vec<(String, u64)> {
+    world.handle.common.tally.told(&Plain(world.hand.clone())).refused.into_iter().collect()
+}
+
+#[test]
+fn a_handshake_leads_to_answers_and_a_first_request_may_come_with_it() {
+    let mut world = encrypted(Limits::default());
+    let (fast, slow) = (world.connect(), world.connect());
+    fast.send("hhhc");
+    for _ in 0..3 {
+        slow.send("h");
+        world.settle();
+    }
+    slow.send("c");
+    world.settle();
+    assert_eq!((fast.take().as_slice(), slow.take().as_slice()), (&b"ka"[..], &b"ka"[..]));
+    assert_eq!(world.handle.counts().connections, 2);
+}
+
+#[test]
+fn one_handshake_takes_a_step_per_poll() {
+    let mut world = encrypted(Limits::default());
+    let clients: Vec<_> = (0..10).map(|_| world.connect()).collect();
+    clients.iter().for_each(|client| client.send("hhh"));
+    for done in 1..=10 {
+        world.poll();
+        assert_eq!(world.handle.counts().connections, done);
+    }
+}
+
+#[test]
+fn handshakes_have_a_sixteenth_of_the_time_while_calls_are_answered() {
+    let mut world = encrypted(Limits { handshake: Nanos::from_secs(60), ..Limits::default() });
+    let caller = world.connect();
+    caller.send("hhh");
+    world.settle();
+    caller.take();
+    let crowd: Vec<_> = (0..200).map(|_| world.connect()).collect();
+    crowd.iter().for_each(|client| client.send("hhh"));
+    let mut call = || {
+        let sent = world.now();
+        caller.send("c");
+        while caller.take().is_empty() {
+            assert!(world.now().since(sent) < Nanos::from_millis(50), "no answer");
+            world.poll();
+            world.run();
+            world.hand.advance(Nanos(1_000));
+        }
+        (world.now(), world.now().since(sent), world.handle.counts().connections)
+    };
+    // Before its first answer the core is quiet.
+    let (began, _, before) = call();
+    let mut longest = Nanos::ZERO;
+    let steps = loop {
+        let (now, waited, connections) = call();
+        // A crowd that comes at once is 13 polls of 16 events, each with a step while there is time
+        // saved.
+        if now.since(began) > Nanos::from_millis(20) {
+            longest = longest.max(waited);
+        }
+        if now.since(began) > Nanos::from_secs(1) {
+            break connections - before;
+        }
+    };
+    // A sixteenth of a second and the 20 ms that are saved, about: a step may be owed.
+    let most = Nanos::from_millis(1_000 / 16 + 20).0 / STEP.0;
+    assert!(steps <= most + most / 16 && steps > most / 2, "{steps} of {most}");
+    assert!(longest < STEP + STEP, "{longest}: a call waits for one step");
+}
+
+#[test]
+fn handshakes_that_lead_nowhere_are_given_up() {
+    let mut world = encrypted(Limits { handshake: Nanos::from_secs(1), ..Limits::default() });
+    let [stalled, foreign, garbage, left] = std::array::from_fn(|_| world.connect());
+    stalled.send("h");
+    foreign.send("c");
+    garbage.send("hx");
+    left.end();
+    world.pass(Nanos::from_millis(500));
+    assert_eq!(foreign.take(), b"Unencrypted");
+    assert!(garbage.is_shut() && left.is_closed() && !stalled.is_closed());
+    world.pass(Nanos::from_millis(1_200));
+    assert!([&stalled, &foreign, &garbage].iter().all(|client| client.is_closed()));
+    let reasons = ["garbage", "left", "plaintext", "stalled"].map(|reason| (reason.to_string(), 1));
+    assert_eq!(refused(&world), reasons);
+    assert_eq!(world.handle.common.tally.told(&Plain(world.hand.clone())).waiting, 0);
+}
+
+#[test]
+fn a_full_server_pays_for_no_handshake() {
+    let mut world = encrypted(Limits { connections: 1, ..Limits::default() });
+    let first = world.connect();
+    first.send("hhh");
+    world.settle();
+    let second = world.connect();
+    assert!(second.is_closed());
+    assert_eq!(refused(&world), [("full".to_string(), 1)]);
+}

@@ -1,0 +1,7 @@
+//! One core in virtual time: virtual sockets, a protocol of single letters, and a clock that work
+//! alone moves. No network.
+
+mod bounds;
+mod fairness;
+mod handshakes;
+mod support;

@@ -1,0 +1,414 @@
+//! A core, its clients' ends of virtual sockets, and the protocol that they speak. Never here:
+//! tests.
+
+use crate::core::{Core, Local};
+use crate::encryption::{Encryption, Tally};
+use crate::farewell::Farewell;
+use crate::handle::{Common, Handle};
+use crate::input::ReceiveBuffer;
+use crate::limits::Limits;
+use crate::mail::Mail;
+use crate::protocol::{After, Ending, Next, Protocol, Ran};
+use crate::receive::{Came, IoUring, Received, Receiver};
+use crate::spares::Spares;
+use crate::statistics::About;
+use crate::stream::Stream;
+use crate::visit::Visit;
+use leeward_core::none;
+use leeward_core::params::Params;
+use leeward_core::registry::Environment;
+use leeward_core::server::RejectReason;
+use leeward_core::units::{Nanos, Time};
+use leeward_host::{Counters, Desk, Pulse};
+use leeward_runtime::Network;
+use leeward_runtime::clock::{Clock, Hand};
+use leeward_runtime::cores::Shared;
+use leeward_runtime::tasks::Work;
+use mio::net::{TcpStream, UnixStream};
+use mio::{Interest, Poll, Registry, Token};
+use std::collections::VecDeque;
+use std::io::{self, ErrorKind, Read, Write};
+use std::net::Shutdown;
+use std::os::fd::BorrowedFd;
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::Duration;
+
+/// Costs of work on the core.
+const READ: Nanos = Nanos(1_000);
+const ITEM: Nanos = Nanos(500);
+const CALL: Nanos = Nanos(1_000);
+pub(super) const SLOW_CALL: Nanos = Nanos::from_millis(5);
+/// Length of a long answer, bytes.
+pub(super) const LONG: usize = 100 * 1024;
+/// Calls that a connection may have unanswered.
+pub(super) const UNANSWERED: usize = 2;
+
+// ---- the virtual socket ----
+
+/// State that both ends of a connection share.
+struct Wire {
+    clock: Clock,
+    to_server: VecDeque<u8>,
+    sent: Time,
+    has_ended: bool,
+    to_client: Vec<u8>,
+    /// Bytes that the client's side has room for.
+    room: usize,
+    is_shut: bool,
+    is_closed: bool,
+}
+
+/// The server's end. Readiness is real: the client rings a bell that the core polls.
+pub(super) struct Socket {
+    wire: Arc<Mutex<Wire>>,
+    bell: UnixStream,
+    hand: Hand,
+}
+
+/// The client's end.
+pub(super) struct Client {
+    wire: Arc<Mutex<Wire>>,
+    bell: UnixStream,
+}
+
+impl Socket {
+    fn wire(&self) -> MutexGuard<'_, Wire> {
+        self.wire.lock().unwrap()
+    }
+
+    /// Takes the rings that came, so that the next one is heard.
+    fn hush(&mut self) {
+        while self.bell.read(&mut [0; 64]).is_ok_and(|count| count > 0) {}
+    }
+}
+
+impl Drop for Socket {
+    fn drop(&mut self) {
+        self.wire().is_closed = true;
+    }
+}
+
+impl Stream for Socket {
+    fn accept(_: TcpStream) -> io::Result<Self> {
+        Err(ErrorKind::Unsupported.into())
+    }
+
+    fn register(&mut self, registry: &Registry, token: Token) -> io::Result<()> {
+        registry.register(&mut self.bell, token, Interest::READABLE | Interest::WRITABLE)
+    }
+
+    fn deregister(&mut self, registry: &Registry) {
+        registry.deregister(&mut self.bell).unwrap();
+    }
+
+    fn receive(&mut self, _: &mut Receiver, into: &mut [u8]) -> io::Result<Received> {
+        self.hand.advance(READ);
+        self.hush();
+        let mut wire = self.wire();
+        let count = into.len().min(wire.to_server.len());
+        wire.to_server.drain(..count).zip(into.iter_mut()).for_each(|(byte, place)| *place = byte);
+        match count {
+            0 if wire.has_ended => Ok(Received { bytes: 0, came: Came::End, waited: None }),
+            0 => Ok(Received::NOTHING),
+            _ => Ok(Received::of(count, into.len(), Some(wire.clock.now().since(wire.sent)))),
+        }
+    }
+
+    fn send(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let mut wire = self.wire();
+        let count = bytes.len().min(wire.room - wire.to_client.len().min(wire.room));
+        wire.to_client.extend_from_slice(&bytes[..count]);
+        if count > 0 { Ok(count) } else { Err(ErrorKind::WouldBlock.into()) }
+    }
+
+    fn raw(&self) -> Option<BorrowedFd<'_>> {
+        None
+    }
+
+    fn shutdown(&self) -> io::Result<()> {
+        self.wire().is_shut = true;
+        Ok(())
+    }
+
+    fn is_broken(&self) -> bool {
+        false
+    }
+
+    fn discard(&mut self, discarded: &mut usize, most: usize) -> Farewell {
+        self.hush();
+        let mut wire = self.wire();
+        *discarded += wire.to_server.drain(..).count();
+        match wire.has_ended {
+            _ if *discarded > most => Farewell::Enough,
+            true => Farewell::End,
+            false => Farewell::More,
+        }
+    }
+}
+
+impl Client {
+    fn wire(&self) -> MutexGuard<'_, Wire> {
+        self.wire.lock().unwrap()
+    }
+
+    fn ring(&self) {
+        // A bell that rings already is as good.
+        let _ = (&self.bell).write(&[1]);
+    }
+
+    pub(super) fn send(&self, bytes: impl AsRef<[u8]>) {
+        let mut wire = self.wire();
+        wire.to_server.extend(bytes.as_ref());
+        wire.sent = wire.clock.now();
+        drop(wire);
+        self.ring();
+    }
+
+    /// Takes what has come.
+    pub(super) fn take(&self) -> Vec<u8> {
+        let taken = std::mem::take(&mut self.wire().to_client);
+        if !taken.is_empty() {
+            self.ring();
+        }
+        taken
+    }
+
+    /// Makes room for so many bytes that have not been taken.
+    pub(super) fn has_room(&self, bytes: usize) {
+        self.wire().room = bytes;
+        self.ring();
+    }
+
+    /// Bytes that the server has not read.
+    pub(super) fn unread(&self) -> usize {
+        self.wire().to_server.len()
+    }
+
+    pub(super) fn end(&self) {
+        self.wire().has_ended = true;
+        self.bell.shutdown(Shutdown::Write).unwrap();
+    }
+
+    /// Whether the server has ended its half.
+    pub(super) fn is_shut(&self) -> bool {
+        self.wire().is_shut
+    }
+
+    pub(super) fn is_closed(&self) -> bool {
+        self.wire().is_closed
+    }
+}
+
+// ---- the protocol ----
+
+/// Each letter is something: `m` a message, `v` a protocol violation, `r` a request that is
+/// refused, `q` the client's wish to end, `c` a call, `s` a slow one, `l` one with a long answer,
+/// `(` a call that is whole when `)` comes.
+pub(super) struct Letters(Hand);
+
+pub(super) struct Connection {
+    input: ReceiveBuffer,
+    owed: usize,
+}
+
+pub(super) struct Call {
+    cost: Nanos,
+    answer: usize,
+}
+
+/// Length of an answer.
+pub(super) struct Done(usize);
+
+impl Protocol for Letters {
+    type Connection = Connection;
+    type Input = ReceiveBuffer;
+    type Call = Call;
+    type Done = Done;
+
+    const TURN: usize = 64;
+    const IS_SERIAL: bool = false;
+    const HAS_TASKS: bool = false;
+
+    fn open(&mut self, _: &mut Visit<'_, Call>) -> Connection {
+        Connection { input: ReceiveBuffer::new(4096), owed: 0 }
+    }
+
+    fn next(&mut self, connection: &mut Connection, visit: &mut Visit<'_, Call>) -> Next<Call> {
+        let (mut length, bytes) = (1, connection.input.bytes());
+        let (cost, answer) = match bytes.first() {
+            Some(b'c') => (CALL, 1),
+            Some(b's') => (SLOW_CALL, 1),
+            Some(b'l') => (CALL, LONG),
+            Some(b'(') => match bytes.iter().position(|byte| *byte == b')') {
+                Some(end) => {
+                    length = end + 1;
+                    (CALL, 1)
+                }
+                None => return Next::Nothing,
+            },
+            None => return Next::Nothing,
+            Some(other) => {
+                let other = *other;
+                self.0.advance(ITEM);
+                connection.input.consume(1);
+                return match other {
+                    b'm' => Next::Handled,
+                    b'v' => Next::Unlawful,
+                    b'r' => {
+                        visit.out().push(b'r');
+                        Next::Refused
+                    }
+                    _ => Next::End(Ending::QUIET),
+                };
+            }
+        };
+        self.0.advance(ITEM);
+        connection.input.consume(length);
+        connection.owed += 1;
+        visit.count_received();
+        Next::Call { call: Call { cost, answer }, is_admitted: true }
+    }
+
+    fn answer(&mut self, connection: &mut Connection, done: Done, visit: &mut Visit<'_, Call>) -> After {
+        connection.owed -= 1;
+        let length = visit.out().len() + done.0;
+        visit.out().resize(length, b'a');
+        After::GoOn
+    }
+
+    fn credit(&mut self, _: &mut Connection, _: &mut Visit<'_, Call>) -> bool {
+        false
+    }
+
+    fn refuse(&mut self, connection: &mut Connection, why: Ending, visit: &mut Visit<'_, Call>) -> usize {
+        visit.out().extend_from_slice(format!("{why:?}").split(' ').next().unwrap().as_bytes());
+        std::mem::take(&mut connection.owed)
+    }
+
+    fn close(&mut self, connection: &mut Connection, _: &mut Visit<'_, Call>) -> usize {
+        std::mem::take(&mut connection.owed)
+    }
+
+    fn input(connection: &mut Connection) -> &mut ReceiveBuffer {
+        &mut connection.input
+    }
+
+    fn may_read(connection: &Connection) -> bool {
+        connection.owed < UNANSWERED
+    }
+
+    fn owed(connection: &Connection) -> usize {
+        connection.owed
+    }
+
+    fn execute(&self, call: Call, _: Time, _: Nanos, _: &mut Spares) -> Ran<Done> {
+        self.0.advance(call.cost);
+        Ran::Done(Done(call.answer))
+    }
+
+    fn late(_: Call, _: RejectReason) -> Done {
+        Done(0)
+    }
+}
+
+// ---- the core ----
+
+/// A server of one core.
+pub(super) struct World {
+    pub(super) core: Core<Letters, Socket>,
+    pub(super) handle: Handle<Letters>,
+    pub(super) hand: Hand,
+}
+
+impl World {
+    pub(super) fn new(limits: Limits) -> Self {
+        World::build(limits, |_| None)
+    }
+
+    /// Encrypted, if `encryption` makes something of the clock's hand.
+    pub(super) fn build(limits: Limits, encryption: impl Fn(&Hand) -> Option<Arc<dyn Encryption>>) -> Self {
+        let (clock, hand) = Clock::manual();
+        // Tests begin when a core has been there for a while.
+        hand.advance(Nanos::from_secs(1));
+        let environment = Environment::new(1, Nanos::from_micros(10), Nanos::from_micros(200));
+        let halves = none::ALGORITHM.server(&Params::default(), &environment).unwrap();
+        let poll = Poll::new().unwrap();
+        let common = Arc::new(Common {
+            pulse: Pulse::new(halves.control),
+            counters: vec![Counters::default()],
+            mail: Mail::new(vec![mio::Waker::new(poll.registry(), crate::core::WAKER).unwrap()]),
+            slo: Nanos::from_micros(200),
+            target: None,
+            watch: None,
+            rehearsal: None,
+            about: About::default(),
+            encryption: encryption(&hand),
+            tenants: Arc::default(),
+            tally: Tally::default(),
+        });
+        let handle = Handle { common, shared: Arc::new(Shared::new(1, clock, |_| {})) };
+        let limits = Limits { io_uring: IoUring::Off, ..limits };
+        let admission = halves.cores.into_iter().next().unwrap();
+        let local = Local::new(0, handle.clone(), admission, limits);
+        let core = Core::new(Letters(hand.clone()), local, poll, None, None, Vec::new()).unwrap();
+        World { core, handle, hand }
+    }
+
+    pub(super) fn now(&self) -> Time {
+        self.handle.shared.clock.now()
+    }
+
+    /// A client that connects. It has room for all that comes.
+    pub(super) fn connect(&mut self) -> Client {
+        let (near, far) = UnixStream::pair().unwrap();
+        let wire = Arc::new(Mutex::new(Wire {
+            clock: self.handle.shared.clock.clone(),
+            to_server: VecDeque::new(),
+            sent: Time::ZERO,
+            has_ended: false,
+            to_client: Vec::new(),
+            room: usize::MAX,
+            is_shut: false,
+            is_closed: false,
+        }));
+        let socket = Socket { wire: Arc::clone(&wire), bell: near, hand: self.hand.clone() };
+        self.core.welcome(socket, self.now());
+        Client { wire, bell: far }
+    }
+
+    /// Polls once.
+    pub(super) fn poll(&mut self) {
+        self.core.housekeeping(self.now());
+        self.core.poll(Some(Duration::ZERO)).unwrap();
+    }
+
+    /// Executes all calls that wait; how many.
+    pub(super) fn run(&mut self) -> usize {
+        let mut count = 0;
+        while let Some((queued, Work::Job(job))) = self.handle.shared.queues.pop(0) {
+            assert!(self.core.run(queued, job).is_none());
+            count += 1;
+        }
+        count
+    }
+
+    /// Polls and executes until nothing goes on any more; how many calls.
+    pub(super) fn settle(&mut self) -> usize {
+        (0..20)
+            .map(|_| {
+                self.hand.advance(Nanos(100));
+                self.poll();
+                self.run()
+            })
+            .sum()
+    }
+
+    /// Lets time pass, sweeps included.
+    pub(super) fn pass(&mut self, span: Nanos) {
+        let end = self.now() + span;
+        while self.now() < end {
+            self.hand.advance(Nanos::from_millis(50));
+            self.settle();
+        }
+    }
+}

@@ -1,0 +1,201 @@
+//! Fair shares in virtual time: what each quota lets through, and who pays beyond it.
+
+use super::*;
+
+/// A turn of `messages` that brought a request, or did not.
+fn turn(messages: u32, decided: bool) -> TurnCounts {
+    TurnCounts { messages, decided, ..TurnCounts::default() }
+}
+
+/// Reads one byte of a connection that begins no request, as often as it may be read, up to `most`
+/// times. How often that was.
+fn idle_reads(shares: &mut FairShares, share: &mut Share, most: u32) -> u32 {
+    for count in 0..most {
+        if share.is_paused() {
+            return count;
+        }
+        shares.count_read(share, 1);
+        shares.end_turn(share, &turn(0, false));
+    }
+    most
+}
+
+/// A connection that has been paused for idle reads, and is read again.
+fn idle_client(shares: &mut FairShares) -> Share {
+    let mut share = Share::new();
+    idle_reads(shares, &mut share, u32::MAX);
+    shares.sweep();
+    assert!(share.sweep(), "paused until the sweep");
+    share
+}
+
+#[test]
+fn one_idle_client_has_the_core_s_idle_reads_and_is_paused_beyond_them() {
+    let (mut shares, mut share) = (FairShares::new(64), Share::new());
+    assert_eq!(idle_reads(&mut shares, &mut share, 5_000), IDLE_READS + 1);
+    shares.sweep();
+    assert!(share.sweep() && !share.is_paused() && share.is_idle());
+    assert!(!share.sweep(), "a sweep tells of a pause once");
+}
+
+#[test]
+fn a_paused_client_goes_on_with_one_read_per_sweep_while_the_core_has_none_left() {
+    let mut shares = FairShares::new(64);
+    let (mut share, mut other) = (idle_client(&mut shares), Share::new());
+    for _ in 0..3 {
+        idle_reads(&mut shares, &mut other, u32::MAX);
+        assert_eq!(idle_reads(&mut shares, &mut share, 100), 1);
+        shares.sweep();
+        share.sweep();
+        other = Share::new();
+    }
+    // A request gives it the quota of a client that asks.
+    idle_reads(&mut shares, &mut other, u32::MAX);
+    shares.end_turn(&mut share, &turn(0, true));
+    assert!(!share.is_idle());
+    assert!(idle_reads(&mut shares, &mut share, u32::MAX) > PIECES);
+}
+
+#[test]
+fn a_request_in_pieces_does_not_pay_for_idle_clients() {
+    let mut shares = FairShares::new(64);
+    let mut crowd: Vec<Share> = (0..200).map(|_| Share::new()).collect();
+    for share in &mut crowd {
+        idle_reads(&mut shares, share, 10);
+    }
+    // The core's idle reads are used up: each connection still has those of a request in pieces.
+    let mut share = Share::new();
+    assert_eq!(idle_reads(&mut shares, &mut share, PIECES), PIECES);
+    assert!(!share.is_paused());
+    assert_eq!(idle_reads(&mut shares, &mut share, 5), 1);
+    assert!(crowd.iter().all(|share| !share.is_paused()), "they had fewer than their quota");
+}
+
+#[test]
+fn a_request_takes_the_idle_reads_before_it_back() {
+    let (mut shares, mut share) = (FairShares::new(64), Share::new());
+    for _ in 0..3 * IDLE_READS {
+        shares.count_read(&mut share, 1);
+        shares.end_turn(&mut share, &turn(3, true));
+        assert!(!share.is_paused() && !share.is_idle());
+    }
+    assert_eq!(share.read_bytes(), READ);
+}
+
+#[test]
+fn long_reads_are_free_and_messages_are_not() {
+    let (mut shares, mut share) = (FairShares::new(64), Share::new());
+    for _ in 0..2 * IDLE_READS {
+        shares.count_read(&mut share, IDLE_READ);
+        shares.end_turn(&mut share, &turn(0, false));
+    }
+    assert!(!share.is_idle() && share.read_bytes() == READ);
+    shares.end_turn(&mut share, &turn(MESSAGES_OF_READ - 1, false));
+    assert!(!share.is_idle(), "fewer than cost as much as a read");
+    assert_eq!(share.read_bytes(), READ_OF_MESSAGES);
+    for _ in 0..=IDLE_READS {
+        assert!(!share.is_paused());
+        shares.end_turn(&mut share, &turn(MESSAGES_OF_READ, false));
+    }
+    assert!(share.is_paused());
+}
+
+#[test]
+fn a_poll_reads_one_idle_client_and_then_others_for_20_us() {
+    let mut shares = FairShares::new(64);
+    let (idle, asking) = (idle_client(&mut shares), Share::new());
+    let long = Nanos(IDLE_CLIENTS_OF_POLL.0 + 1);
+    for _ in 0..2 {
+        shares.begin_poll();
+        assert!(!shares.is_put_off(&asking, || long));
+        assert!(!shares.is_put_off(&idle, || unreachable!("the first needs no clock")));
+        assert!(!shares.is_put_off(&idle, || IDLE_CLIENTS_OF_POLL));
+        assert!(shares.is_put_off(&idle, || long));
+        assert!(!shares.is_put_off(&asking, || long), "a request never waits for idle clients");
+    }
+}
+
+#[test]
+fn violations_end_a_turn_and_pause_all_that_go_on() {
+    let (mut shares, mut honest) = (FairShares::new(64), Share::new());
+    let mut abusive = [Share::new(), Share::new()];
+    let mut sum = 0;
+    while !abusive.iter().any(Share::is_paused) {
+        for share in &mut abusive {
+            let mut turn = TurnCounts::default();
+            while !turn.violate() {}
+            assert_eq!(turn.violations, VIOLATIONS_OF_TURN);
+            shares.end_turn(share, &turn);
+            shares.count_violations(share, turn.violations);
+            sum += turn.violations;
+        }
+    }
+    assert!(sum > VIOLATIONS && sum <= VIOLATIONS + 2 * VIOLATIONS_OF_TURN, "{sum}");
+    shares.end_turn(&mut honest, &turn(0, true));
+    assert!(!honest.is_paused());
+    shares.sweep();
+    abusive[1].sweep();
+    shares.count_violations(&mut abusive[1], 1);
+    assert!(!abusive[1].is_paused(), "new counts");
+}
+
+#[test]
+fn refusals_pause_a_connection_that_asks_again_and_again() {
+    let mut share = Share::new();
+    for _ in 0..2 {
+        (1..REFUSALS).for_each(|_| share.refuse());
+        assert!(!share.is_paused());
+        share.refuse();
+        assert!(share.is_paused());
+        assert!(share.sweep() && !share.is_idle(), "a refused client is no idle one");
+    }
+}
+
+#[test]
+fn requests_of_one_connection_go_on_for_20_us_between_polls() {
+    assert!(!FairShares::is_poll_due(Nanos(POLL.0 - 1)) && FairShares::is_poll_due(POLL));
+}
+
+#[test]
+fn handshakes_have_a_sixteenth_of_a_busy_core_and_all_of_a_quiet_one() {
+    let step = Nanos::from_micros(300);
+    let steps_of_a_second = |answers: bool| {
+        let (mut shares, mut now, mut steps) = (FairShares::new(64), Time::ZERO + QUIET + Nanos(1), 0);
+        let end = now + Nanos::from_secs(1);
+        while now < end {
+            if answers {
+                shares.note_answer(now);
+            }
+            if shares.may_shake(now) {
+                shares.charge_handshake(now, || step);
+                steps += 1;
+                now += step;
+            } else {
+                now += Nanos::from_micros(20);
+            }
+        }
+        steps
+    };
+    let (quiet, busy) = (steps_of_a_second(false), steps_of_a_second(true));
+    assert_eq!(quiet, 3_334);
+    // A sixteenth, and 20 ms that were saved.
+    assert!((200..300).contains(&busy), "{busy}");
+}
+
+#[test]
+fn connections_pay_from_both_quotas_while_the_core_is_busy() {
+    let mut shares = FairShares::new(64);
+    let now = Time::ZERO + Nanos::from_secs(1);
+    shares.note_answer(now);
+    assert!(shares.may_connect(now) && shares.may_shake(now));
+    while shares.may_connect(now) {
+        shares.charge_connection(Nanos::from_micros(100), now);
+    }
+    assert!(!shares.may_shake(now), "a storm of handshakes pays for its connections");
+    let later = now + QUIET + Nanos(1);
+    assert!(shares.may_shake(later) && shares.may_connect(later));
+    while shares.may_connect(later) {
+        shares.charge_validation(Nanos::from_micros(100));
+    }
+    assert!(!shares.may_connect(later));
+}
