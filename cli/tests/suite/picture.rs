@@ -12,7 +12,7 @@ const ENDS: &str = "<!-- end of dependencies -->\n";
 /// Columns of the picture.
 const WIDTH: usize = 110;
 
-/// One line or more per level, the highest first. Each crate stands one line above the highest that it may use.
+/// Draws a line or more per level, the highest first. Each crate stands one level above the highest that it may use.
 fn picture() -> String {
     let packages = packages();
     let names: BTreeSet<_> = packages.iter().map(|package| short(&package.name)).collect();

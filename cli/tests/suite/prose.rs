@@ -114,7 +114,9 @@ fn documents() -> Vec<PathBuf> {
 fn paths(text: &str) -> impl Iterator<Item = &str> {
     let pieces = text.split('`').skip(1).step_by(2);
     let words = pieces.filter(|piece| !piece.contains([' ', '*', '<', '{', '$', '…']));
-    let named: Vec<String> = folders().into_iter().chain(GONE.map(String::from)).map(|name| name + "/").collect();
+    // Each crate has a folder `tests`, too.
+    let named = folders().into_iter().filter(|name| name != "tests").chain(GONE.map(String::from));
+    let named: Vec<String> = named.map(|name| name + "/").collect();
     words.filter(move |word| named.iter().any(|folder| word.starts_with(folder.as_str()) && word.len() > folder.len()))
 }
 

@@ -1,4 +1,4 @@
-//! What an attack is, and the list of all.
+//! The type of an attack, and the list of all.
 
 use crate::target::{Port, Target};
 use crate::{crowd, encrypted, far, memcached, rpc};

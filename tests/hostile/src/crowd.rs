@@ -8,7 +8,7 @@ use std::time::Duration;
 /// Receive buffer of those that don't read, in bytes.
 const SMALL: usize = 4096;
 
-/// What an attacker does with its answers.
+/// How an attacker treats its answers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Reads {
     All,

@@ -159,7 +159,7 @@ enum Answer {
     Wrong,
 }
 
-/// One request: each fourth one sets, the others get what was set last.
+/// Sends one request and reads its answer: each fourth request sets, the others get what was set last.
 fn exchange(
     stream: &mut BufReader<TcpStream>,
     name: usize,

@@ -21,7 +21,7 @@ pub(crate) struct Server {
     pub(crate) address: SocketAddr,
 }
 
-/// What a server holds of the system.
+/// Descriptors, memory and threads that a server holds.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Held {
     /// Resident memory, in MB.
@@ -97,7 +97,7 @@ impl Server {
         matches!(self.child.try_wait(), Ok(None))
     }
 
-    /// What it holds now.
+    /// Resources that it holds now.
     pub(crate) fn held(&self) -> anyhow::Result<Held> {
         let process = format!("/proc/{}", self.child.id());
         let status = std::fs::read_to_string(format!("{process}/status")).context("looking at the server")?;

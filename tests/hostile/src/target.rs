@@ -1,4 +1,4 @@
-//! Whom an attack meets, and how long.
+//! The server that an attack meets, and for how long.
 
 use rand_core::{Rng, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
@@ -41,7 +41,7 @@ impl FromStr for Port {
     }
 }
 
-/// Whom to attack, and how long.
+/// The server to attack, and for how long.
 pub(crate) struct Target {
     pub(crate) address: SocketAddr,
     pub(crate) until: Instant,

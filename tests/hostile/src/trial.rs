@@ -127,7 +127,7 @@ impl Trial {
     }
 }
 
-/// What a server holds when what ended has had time to end.
+/// Resources that a server holds when what ended has had time to end.
 fn settled(server: &Server, before: Held) -> anyhow::Result<Held> {
     let began = Instant::now();
     loop {

@@ -15,7 +15,7 @@ const DURING: u64 = 200;
 pub(crate) const HEADING: &str = "\
 port      attack          good without   beside   kept  memcached   p99 beside   good after   MB before > during > after   fds   rounds, late";
 
-/// What came of an attack.
+/// Result of an attack.
 pub(crate) struct Verdict {
     pub(crate) line: String,
     pub(crate) judgement: Judgement,

@@ -1,5 +1,5 @@
-//! One core in virtual time: virtual sockets, a protocol of single letters, and a clock that work
-//! alone moves. No network.
+//! Tests of one core in virtual time: virtual sockets, a protocol of single letters, and a clock
+//! that work alone moves. No network.
 
 mod bounds;
 mod fairness;
