@@ -75,7 +75,7 @@ fn packages_hold_sources_and_say_where_their_documentation_is() {
     // Cargo warns of metadata that is missing.
     assert!(output.status.success() && output.stderr.is_empty(), "{}", String::from_utf8_lossy(&output.stderr));
     let files = String::from_utf8(output.stdout).unwrap();
-    let of_cargo = [".cargo_vcs_info.json", "Cargo.lock", "Cargo.toml", "Cargo.toml.orig"];
+    let of_cargo = [".cargo_vcs_info.json", "Cargo.lock", "Cargo.toml", "Cargo.toml.orig", "README.md"];
     let strange = |file: &&str| {
         let folder = file.split('/').next().unwrap();
         !(of_cargo.contains(file) || ["src", "tests", "benches", "examples"].contains(&folder))
