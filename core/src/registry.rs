@@ -66,7 +66,7 @@ pub enum Provision {
     /// The number of cores is fixed.
     #[default]
     Fixed,
-    /// An allocator grants and parks them ([`leeward_allocation`]).
+    /// An allocator grants and parks them (`leeward-allocation`).
     Allocated,
 }
 

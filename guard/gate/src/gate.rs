@@ -223,7 +223,7 @@ impl Gate {
         self.0.executed.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Load of the workers, for balancers. Without requests that tell their work ([`Ticket::worked`]) it is the delay's alone.
+    /// Load of the workers, for balancers. Without requests that tell their work ([`crate::Ticket::worked`]) it is the delay's alone.
     pub fn load(&self) -> Load {
         let inner = &*self.0;
         let delay = self.delay().as_nanos() as f64 / inner.target().0.max(1) as f64;

@@ -137,7 +137,7 @@ pub fn simulate_until(
 }
 
 /// Like [`simulate`], with the server's halves taken through `wrap` first: to record what they decide
-/// ([`leeward_recording::record`]), or to look on.
+/// (`leeward_recording::record`), or to look on.
 ///
 /// # Errors
 /// Those of [`simulate`]; replicas, which would need several wrappers.
