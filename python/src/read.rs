@@ -2,8 +2,8 @@
 
 use crate::errors;
 use crate::table::{Field, Records, Table};
-use leeward_recording::{Answer, Entry, Item, Reader, SessionCall};
 use leeward_core::server::{Gauges, Outcome, Verdict};
+use leeward_recording::{Answer, Entry, Item, Reader, SessionCall};
 use pyo3::prelude::*;
 use std::path::PathBuf;
 

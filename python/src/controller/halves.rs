@@ -6,7 +6,9 @@ use super::seen::{self, Shown};
 use crate::errors;
 use leeward_controllers::breakwater::{PoolLaw, PoolState};
 use leeward_core::client::{ClientHalf, Gate};
-use leeward_core::server::{ Admission, Arrival, ControlLoop, Departure, Feedback, Gauges, RejectReason, Session, Signals, Verdict, };
+use leeward_core::server::{
+    Admission, Arrival, ControlLoop, Departure, Feedback, Gauges, RejectReason, Session, Signals, Verdict,
+};
 use leeward_core::units::{Nanos, Time};
 use pyo3::prelude::*;
 use pyo3::types::PyBool;
