@@ -101,7 +101,8 @@ def paths(subject):
 
 def admin(subject, address, keep):
     decisions = json.loads(ask(address, "/debug/decisions?n=1000")[1]).get("decisions", [])
-    first = next((str(one.get("id")) for one in decisions), "none")
+    # A refusal where there is one: whether the last request was admitted is chance, and an admission has no reason and no bound.
+    first = next((str(one.get("id")) for one in sorted(decisions, key=lambda one: one.get("reason") is None)), "none")
     for path in paths(subject):
         asked = path + first if path.endswith("id=") else path
         head, body = ask(address, asked)

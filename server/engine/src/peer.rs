@@ -33,7 +33,8 @@ pub(crate) struct Peer<P: Protocol, S> {
     pub(crate) hung_up: bool,
     /// Whether the end of the stream has been read.
     pub(crate) has_ended: bool,
-    /// When its last turn ended. What it had sent by then has since waited for others; before, for its own requests.
+    /// When its last turn ended, or when a poll last put it off. Since then its requests have waited for
+    /// others; before, for its own requests and messages.
     pub(crate) turned: Time,
     /// Whether what is not handled may have waited because the connection was not to be read.
     pub(crate) held_back: bool,

@@ -84,7 +84,8 @@ impl<P: Protocol> Local<P> {
             return self.discard(peer);
         }
         if self.is_put_off(peer) {
-            // What it has waited behind its own words is nobody else's delay; from here on it waits for the tasks of this core.
+            // Its wait behind its own messages is no queueing delay of the server. From here on it waits for
+            // this core's tasks, as others do.
             peer.turned = now;
             self.read_later(peer);
             return Fate::Stays;
