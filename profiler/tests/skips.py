@@ -2,7 +2,7 @@
 
 `missing` prints a line, appends it to the file named by LEEWARD_SKIPS, and ends the tests where LEEWARD_REQUIRE lists the need.
 """
-import os, sys
+import os, sys, time
 
 # Need::ALL of require.rs, whose tests compare the two.
 KNOWN = ("memcached", "profiler", "rustc_plugin", "io_uring", "scheduler", "promtool", "readers", "otlp", "recipes")
@@ -23,15 +23,18 @@ def missing(need, test, why):
     note("skipped", need, test, why)
 
 
+ATTEMPTS = 5
 busy = {}
 
 
 def too_busy(test, why):
-    """Other work kept the machine from what the test observes. The test tries again, and fails the third time."""
+    """Other work kept the machine from what the test observes. The test tries again after a pause, and fails the fifth time."""
     note("busy", "", test, why)
     busy[test] = busy.get(test, 0) + 1
-    if busy[test] == 3:
-        sys.exit(f"FAILED: {test}: the machine was too busy for 3 attempts")
+    if busy[test] == ATTEMPTS:
+        sys.exit(f"FAILED: {test}: the machine was too busy for {ATTEMPTS} attempts")
+    # Others are busy for seconds at a time.
+    time.sleep(2 ** (busy[test] - 1))
 
 
 def note(kind, need, test, why):

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use leeward_trace::{Queued, request, trace};
 
-/// Keeps the CPU busy.
+/// Keeps the CPU busy. Calls are at least 200 us long here: the run-time sees them even where a busy machine makes its clock sleep.
 fn spin(span: Duration) {
     let begin = Instant::now();
     while begin.elapsed() < span {
@@ -20,14 +20,14 @@ struct Store;
 #[trace]
 impl Store {
     fn look_up(&self, id: u64) {
-        spin(Duration::from_micros(20));
+        spin(Duration::from_micros(200));
         if id.is_multiple_of(100) {
             self.recompute(id);
         }
     }
 
     fn recompute<T: Copy>(&self, _key: T) {
-        spin(Duration::from_millis(2));
+        spin(Duration::from_millis(4));
     }
 
     #[trace(skip)]
@@ -48,7 +48,7 @@ fn handle(store: &Store, id: u64) {
 
 #[trace]
 fn panicking() {
-    spin(Duration::from_micros(300));
+    spin(Duration::from_millis(1));
     std::panic::resume_unwind(Box::new("on purpose"));
 }
 
@@ -70,7 +70,7 @@ fn main() {
         if sender.send(request.into_queue(&queue)).is_err() {
             break;
         }
-        std::thread::sleep(Duration::from_micros(60));
+        std::thread::sleep(Duration::from_micros(300));
     }
     drop(sender);
     if let Ok(server) = server {

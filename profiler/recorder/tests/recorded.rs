@@ -49,7 +49,7 @@ fn calls_and_requests_are_recorded() {
         Need::Profiler.missing("libleeward_rt.so is not built (`make profiler`)");
         return;
     };
-    // Where a busy machine keeps the run-time's clock from its CPU, calls are missing, and the recording says so.
+    // Where a busy machine stops the run-time's clock for long, calls are missing, and the recording says so.
     unless_busy(|| {
         let (mut last, mut steady) = (String::new(), false);
         for _ in 0..5 {

@@ -7,6 +7,7 @@
 use std::fmt::Display;
 use std::fs::OpenOptions;
 use std::io::Write;
+use std::time::Duration;
 
 /// A comma-separated list of [needs](Need) whose absence fails a test; an unknown word in it is an error.
 pub const REQUIRE: &str = "LEEWARD_REQUIRE";
@@ -85,15 +86,24 @@ impl Need {
 }
 
 /// Attempts of a test that a busy machine disturbs.
-const ATTEMPTS: usize = 3;
+const ATTEMPTS: usize = 5;
+
+/// The pause after the first disturbed attempt; each further one is twice as long, since others are busy for seconds at a time.
+const FIRST_PAUSE: Duration = Duration::from_secs(1);
 
 /// Repeats an attempt that ends with a reason why the machine was too busy for it: other work kept the machine from what
-/// the test observes. Each such attempt is noted as a line, which CI counts.
+/// the test observes. Each such attempt is noted as a line, which CI counts, and followed by a pause.
 ///
 /// # Panics
-/// After three attempts, whatever is required: a test that never observes anything shows nothing.
+/// After five attempts, whatever is required: a test that never observes anything shows nothing.
 pub fn unless_busy(attempt: impl FnMut() -> Result<(), String>) {
-    assert!(succeeds(attempt, |why| note("busy", "", why)), "the machine was too busy for {ATTEMPTS} attempts");
+    let mut pause = FIRST_PAUSE;
+    let busy = |why: &str| {
+        note("busy", "", why);
+        std::thread::sleep(pause);
+        pause *= 2;
+    };
+    assert!(succeeds(attempt, busy), "the machine was too busy for {ATTEMPTS} attempts");
 }
 
 fn succeeds(mut attempt: impl FnMut() -> Result<(), String>, mut busy: impl FnMut(&str)) -> bool {
@@ -148,8 +158,8 @@ mod tests {
     }
 
     #[test]
-    fn a_test_fails_when_the_machine_was_too_busy_three_times_in_a_row() {
-        for (busy_attempts, expected) in [(0, true), (2, true), (3, false), (9, false)] {
+    fn a_test_fails_when_the_machine_was_too_busy_each_time() {
+        for (busy_attempts, expected) in [(0, true), (4, true), (5, false), (9, false)] {
             let (mut attempts, mut notes) = (0, Vec::new());
             let attempt = || {
                 attempts += 1;
