@@ -45,9 +45,8 @@ check: setup
 
 test: tests loom
 
-# Always the whole workspace and the same features, so that nothing is compiled twice. With Parquet, which `leeward` is usually built without: the
-# profiler's tests have its files read by others.
-TESTED = --workspace --locked --features leeward/parquet
+# Always the whole workspace, so that nothing is compiled twice.
+TESTED = --workspace --locked
 tests: setup
 	cargo test $(TESTED) --no-fail-fast
 	LEEWARD_TEST_IO_URING=off cargo test $(TESTED) --test it faults::
@@ -105,7 +104,7 @@ hostile-short:
 # The dashboard in Debian's Chromium, headless. LEEWARD=PROGRAM takes that one instead of building it.
 browser: setup
 	@scripts/setup browser
-	$(if $(LEEWARD),,cargo build -q $(patsubst --workspace,-p leeward,$(TESTED)))
+	$(if $(LEEWARD),,cargo build -q --locked -p leeward)
 	cd tests/browser && LEEWARD=$(or $(LEEWARD),target/debug/leeward) npm test --silent
 
 # The plugin and the run-time are C++ and C, for clang: nothing else here needs them.
@@ -117,7 +116,7 @@ profiler:
 profiler-test: profiler
 	profiler/experiments/ld_thesis.py
 	profiler/tests/run --out target/profiler
-	$(if $(LEEWARD),,cargo build -q --locked -p leeward --features parquet)
+	$(if $(LEEWARD),,cargo build -q --locked -p leeward)
 	profiler/tests/planted --out target/profiler --leeward $(or $(LEEWARD),target/debug/leeward)
 	profiler/tests/readers --out target/profiler --leeward $(or $(LEEWARD),target/debug/leeward)
 

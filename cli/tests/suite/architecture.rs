@@ -1,9 +1,10 @@
 //! The rules of ARCHITECTURE.md that a machine can check: which way dependencies point, what the pure crates may use, and
 //! that every file says what it is.
 
-use cargo_metadata::{DependencyKind, Metadata, MetadataCommand, Package};
+use serde::Deserialize;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::sync::OnceLock;
 
 /// Crates that a service in `services/` may use: the seams of the server, and the definition of a service
@@ -139,6 +140,26 @@ pub(crate) fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap()
 }
 
+/// A package in the output of `cargo metadata`, with the fields that these tests read.
+#[derive(Clone, Deserialize)]
+pub(crate) struct Package {
+    pub(crate) name: String,
+    manifest_path: PathBuf,
+    dependencies: Vec<Dependency>,
+}
+
+/// A dependency of a package; `kind` is null, `build` or `dev`.
+#[derive(Clone, Deserialize)]
+struct Dependency {
+    name: String,
+    kind: Option<String>,
+}
+
+#[derive(Deserialize)]
+struct Metadata {
+    packages: Vec<Package>,
+}
+
 /// Packages of the workspaces as cargo knows them: this one, and those of `compare`, `ecosystem` and `python`.
 pub(crate) fn packages() -> Vec<Package> {
     static PACKAGES: OnceLock<Vec<Package>> = OnceLock::new();
@@ -148,9 +169,12 @@ pub(crate) fn packages() -> Vec<Package> {
 fn read_packages() -> Vec<Package> {
     let root = root();
     let read = |manifest: &str| -> Metadata {
-        let mut command = MetadataCommand::new();
         // Nobody's dependencies are looked up: their names are enough.
-        command.manifest_path(root.join(manifest)).no_deps().exec().unwrap()
+        let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+        command.args(["metadata", "--format-version", "1", "--no-deps", "--manifest-path"]).arg(root.join(manifest));
+        let output = command.output().unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        serde_json::from_slice(&output.stdout).unwrap()
     };
     ["Cargo.toml", "compare/Cargo.toml", "ecosystem/Cargo.toml", "python/Cargo.toml"]
         .into_iter()
@@ -164,14 +188,14 @@ pub(crate) fn short(name: &str) -> &str {
 
 /// The crates that a package can't be built without, on any system: ours by their short names, and the others.
 fn dependencies(package: &Package) -> (BTreeSet<&str>, BTreeSet<&str>) {
-    let built = package.dependencies.iter().filter(|dependency| dependency.kind != DependencyKind::Development);
+    let built = package.dependencies.iter().filter(|dependency| dependency.kind.as_deref() != Some("dev"));
     let (ours, others): (BTreeSet<_>, _) =
         built.map(|dependency| dependency.name.as_str()).partition(|name| name.starts_with("leeward"));
     (ours.into_iter().map(short).collect(), others)
 }
 
 pub(crate) fn folder(package: &Package) -> &Path {
-    package.manifest_path.parent().unwrap().as_std_path()
+    package.manifest_path.parent().unwrap()
 }
 
 fn is_service(package: &Package) -> bool {

@@ -335,9 +335,6 @@ fn what_can_not_be_done_is_said_in_a_line() {
     check(&["profile", "info", empty], 2, "holds no trace");
     check(&["profile", "info", "/nowhere/at/all"], 2, "/nowhere/at/all");
     check(&["profile", "timeline", path, "777"], 2, "no request 777");
-    if !cfg!(feature = "parquet") {
-        check(&["profile", "export", path, "--format", "parquet", "-o", "-"], 2, "--features parquet");
-    }
     check(&["profile", "stats", path, "--thread", "5"], 2, "no thread 5");
     // A name that is none is no success with nothing in it, whoever asks.
     let out = folder.path().join("folded").to_str().unwrap().to_string();

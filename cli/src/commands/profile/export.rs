@@ -15,10 +15,6 @@ use super::read::{Reading, failure};
 use crate::failure::Failure;
 use crate::stdout;
 
-#[cfg(not(feature = "parquet"))]
-const NO_PARQUET: &str = "this program was built without Parquet: `cargo build --release -p leeward --features parquet` builds \
-    one with it; or export --format csv, which every tool that reads Parquet reads, too";
-
 /// The command.
 pub(super) fn export(args: &ExportArgs) -> Result<(), Failure> {
     let format = match args.format.as_str() {
@@ -26,10 +22,7 @@ pub(super) fn export(args: &ExportArgs) -> Result<(), Failure> {
         "chrome" => Format::Chrome,
         "csv" => Format::Csv,
         "folded" => Format::Folded,
-        #[cfg(feature = "parquet")]
         _ => Format::Parquet,
-        #[cfg(not(feature = "parquet"))]
-        _ => return Err(Failure::Input(anyhow!(NO_PARQUET))),
     };
     let mut reading = Reading::open(&args.trace, &args.symbols)?;
     let selection = match format {

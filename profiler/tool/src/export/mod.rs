@@ -1,10 +1,9 @@
 //! Traces for other tools: Perfetto's native format, Chrome's JSON, CSV, Parquet, and folded stacks for flame graphs. All
-//! stream. Parquet is behind the cargo feature `parquet`: the crate that writes it is larger than this one.
+//! stream.
 
 mod chrome;
 mod csv;
 mod folded;
-#[cfg(feature = "parquet")]
 mod parquet;
 mod perfetto;
 mod proto;
@@ -31,8 +30,7 @@ pub enum Format {
     Chrome,
     /// Lines, one per event.
     Csv,
-    /// Rows in columns, one per event. Only with the cargo feature `parquet`.
-    #[cfg(feature = "parquet")]
+    /// Rows in columns, one per event.
     Parquet,
     /// Stacks with nanoseconds, of requests.
     Folded,
@@ -75,7 +73,6 @@ pub fn export(
         Format::Perfetto => perfetto::export(trace, symbols, options, out, watch),
         Format::Chrome => chrome::export(trace, symbols, options, out, watch),
         Format::Csv => csv::export(trace, symbols, out, watch),
-        #[cfg(feature = "parquet")]
         Format::Parquet => parquet::export(trace, symbols, out, watch),
         Format::Folded => folded::export(trace, symbols, options, out, watch),
     }

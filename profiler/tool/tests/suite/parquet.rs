@@ -1,5 +1,4 @@
-//! A trace in Parquet, read back with another reader than ours. Only with the cargo feature `parquet`.
-#![cfg(feature = "parquet")]
+//! A trace in Parquet, read back with another reader than ours.
 
 use std::fs::File;
 
