@@ -1,7 +1,7 @@
 //! The flags that name a controller, its parameters and the objective: the same for a server and for its clients.
 
 use anyhow::anyhow;
-use leeward_core::params::{Params, Raw};
+use leeward_core::params::{Params, RawParam};
 use leeward_core::registry::Algorithm;
 use leeward_core::units::{Nanos, parse_duration};
 
@@ -28,26 +28,29 @@ pub(crate) struct AdmissionArgs {
 pub(crate) fn controller(args: &AdmissionArgs) -> Result<(Algorithm, Params), Failure> {
     let registry = leeward_controllers::builtin();
     let algorithm = registry.find(&args.name).map_err(|error| Failure::Input(anyhow!("--admission: {error}")))?;
-    let pairs: Vec<(&str, Raw)> = args.overrides.iter().map(|text| pair(text)).collect::<Result<_, _>>()?;
+    let pairs: Vec<(&str, RawParam)> = args.overrides.iter().map(|text| parse_pair(text)).collect::<Result<_, _>>()?;
     let params = algorithm.params(&pairs).map_err(|error| Failure::Input(anyhow!("--set: {error}")))?;
     Ok((algorithm.clone(), params))
 }
 
 /// The name and value of a `--set`.
-pub(crate) fn pair(text: &str) -> Result<(&str, Raw), Failure> {
+pub(crate) fn parse_pair(text: &str) -> Result<(&str, RawParam), Failure> {
     match text.split_once('=') {
-        Some((name, value)) => Ok((name.trim(), raw(value.trim()))),
+        Some((name, value)) => Ok((name.trim(), parse_raw(value.trim()))),
         None => Err(Failure::Input(anyhow!("--set {text}: expected name=value, such as target=80us"))),
     }
 }
 
 /// A value as a flag has it: a number if it is one.
-pub(crate) fn raw(text: &str) -> Raw {
-    text.parse().map(Raw::Integer).or_else(|_| text.parse().map(Raw::Number)).unwrap_or_else(|_| Raw::Text(text.into()))
+pub(crate) fn parse_raw(text: &str) -> RawParam {
+    text.parse()
+        .map(RawParam::Integer)
+        .or_else(|_| text.parse().map(RawParam::Number))
+        .unwrap_or_else(|_| RawParam::Text(text.into()))
 }
 
 /// A span that is not zero.
-pub(crate) fn span(flag: &str, text: &str) -> Result<Nanos, Failure> {
+pub(crate) fn parse_span(flag: &str, text: &str) -> Result<Nanos, Failure> {
     match parse_duration(text) {
         Ok(span) if span > Nanos::ZERO => Ok(span),
         Ok(_) => Err(Failure::Input(anyhow!("{flag} must not be zero"))),
@@ -61,15 +64,15 @@ mod tests {
 
     #[test]
     fn values_keep_their_kind() {
-        assert_eq!(raw("64"), Raw::Integer(64));
-        assert_eq!(raw("0.02"), Raw::Number(0.02));
-        assert_eq!(raw("80us"), Raw::Text("80us".into()));
+        assert_eq!(parse_raw("64"), RawParam::Integer(64));
+        assert_eq!(parse_raw("0.02"), RawParam::Number(0.02));
+        assert_eq!(parse_raw("80us"), RawParam::Text("80us".into()));
     }
 
     #[test]
     fn a_span_has_a_unit_and_is_not_zero() {
-        assert_eq!(span("--slo", "200us").unwrap(), Nanos::from_micros(200));
-        assert!(span("--slo", "200").unwrap_err().to_string().contains("--slo"));
-        assert!(span("--slo", "0us").is_err());
+        assert_eq!(parse_span("--slo", "200us").unwrap(), Nanos::from_micros(200));
+        assert!(parse_span("--slo", "200").unwrap_err().to_string().contains("--slo"));
+        assert!(parse_span("--slo", "0us").is_err());
     }
 }

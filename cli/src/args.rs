@@ -97,9 +97,9 @@ impl Command {
             Command::Calibrate(args) => calibrate::calibrate(&args),
             Command::Record(args) => record::record(args),
             Command::Replay(args) => replay::replay(&args),
-            Command::Cc(args) => without_compiler("cc", compile::compile(Language::C, args)),
-            Command::Cxx(args) => without_compiler("c++", compile::compile(Language::Cxx, args)),
-            Command::Cargo(args) => without_compiler("cargo", cargo::cargo(args)),
+            Command::Cc(args) => report_missing_compiler("cc", compile::compile(Language::C, args)),
+            Command::Cxx(args) => report_missing_compiler("c++", compile::compile(Language::Cxx, args)),
+            Command::Cargo(args) => report_missing_compiler("cargo", cargo::cargo(args)),
             Command::Profile(args) => profile::profile(&args),
             Command::Top(args) => top::top(&args),
             Command::Why(args) => why::why(&args),
@@ -164,11 +164,11 @@ fn with_negative_values(line: &[OsString]) -> Vec<OsString> {
 }
 
 /// Help and version go to stdout; what clap refuses becomes a failure of one line.
-pub(crate) fn explain(error: &clap::Error) -> Result<(), Failure> {
+pub(crate) fn report_clap_error(error: &clap::Error) -> Result<(), Failure> {
     let text = error.render();
     match error.kind() {
         // With its colours where the terminal has them.
-        ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => error.print().or_else(stdout::forgive),
+        ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => error.print().or_else(stdout::ignore_broken_pipe),
         ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
             Err(Failure::Input(anyhow!("no command; `leeward --help` shows what there is")))
         }
@@ -177,7 +177,7 @@ pub(crate) fn explain(error: &clap::Error) -> Result<(), Failure> {
 }
 
 /// Words for a compiler of our command `name` that can't be run: our own help, if help was asked for.
-fn without_compiler(name: &str, missing: MissingCompiler) -> Result<(), Failure> {
+fn report_missing_compiler(name: &str, missing: MissingCompiler) -> Result<(), Failure> {
     let MissingCompiler { wants_help, error } = missing;
     if !wants_help {
         return Err(Failure::Input(error));
@@ -214,7 +214,7 @@ mod tests {
     fn refusals_fit_in_a_line() {
         let check = |line: &str, expected: &str| {
             let refused = Args::try_parse_from(line.split(' ')).unwrap_err();
-            let message = explain(&refused).unwrap_err().to_string();
+            let message = report_clap_error(&refused).unwrap_err().to_string();
             assert!(message.contains(expected) && !message.contains('\n'), "{message}");
         };
         check("leeward reprot", "similar subcommand exists: 'report'");
@@ -242,7 +242,7 @@ mod tests {
             ("leeward why -5", "unexpected argument '-5'"),
             ("leeward top a --plain -- -5", "unexpected argument '-5'"),
         ] {
-            let message = explain(&read(line).unwrap_err()).unwrap_err().to_string();
+            let message = report_clap_error(&read(line).unwrap_err()).unwrap_err().to_string();
             assert!(message.contains(expected), "{message}");
         }
     }

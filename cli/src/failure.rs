@@ -7,7 +7,7 @@ use leeward_lab::ScenarioError;
 use leeward_lab::run::RunError;
 use leeward_lab::store::StoreError;
 
-use crate::plain::plain;
+use crate::sanitize::sanitize;
 
 /// A command's failure.
 #[derive(Debug)]
@@ -21,7 +21,7 @@ pub(crate) enum Failure {
     /// Ctrl-C: exit code 130, as shells expect it.
     Interrupted,
     /// Ctrl-C when a part was done, which is kept; says which. The same exit code.
-    Curtailed(anyhow::Error),
+    Partial(anyhow::Error),
     /// A signal ended it: exit code 128 and the signal's number, as shells have it.
     Signal { number: i32, cause: anyhow::Error },
 }
@@ -30,13 +30,13 @@ impl Failure {
     /// Says what went wrong; the code to exit with.
     pub(crate) fn report(&self) -> ExitCode {
         // One line, whatever the cause: scripts and people read the last line. Nobody may be there to read it.
-        let line: Vec<String> = plain(&self.to_string()).split_whitespace().map(String::from).collect();
+        let line: Vec<String> = sanitize(&self.to_string()).split_whitespace().map(String::from).collect();
         let _ = writeln!(std::io::stderr(), "error: {}", line.join(" "));
         match self {
             Failure::Runtime(_) => ExitCode::from(1),
             Failure::Input(_) => ExitCode::from(2),
             Failure::Unmeasured(_) => ExitCode::from(3),
-            Failure::Interrupted | Failure::Curtailed(_) => ExitCode::from(130),
+            Failure::Interrupted | Failure::Partial(_) => ExitCode::from(130),
             Failure::Signal { number, .. } => ExitCode::from(128_u8.saturating_add(u8::try_from(*number).unwrap_or(0))),
         }
     }
@@ -48,15 +48,15 @@ impl std::fmt::Display for Failure {
             Failure::Input(cause)
             | Failure::Runtime(cause)
             | Failure::Unmeasured(cause)
-            | Failure::Curtailed(cause)
-            | Failure::Signal { cause, .. } => f.write_str(&with_causes(cause)),
+            | Failure::Partial(cause)
+            | Failure::Signal { cause, .. } => f.write_str(&format_chain(cause)),
             Failure::Interrupted => f.write_str("interrupted; nothing was written"),
         }
     }
 }
 
 /// The error and its causes in one line; a cause that the line ends with already is not said again.
-fn with_causes(error: &anyhow::Error) -> String {
+fn format_chain(error: &anyhow::Error) -> String {
     let mut line = error.to_string();
     for cause in error.chain().skip(1).map(ToString::to_string) {
         if !line.ends_with(&cause) {
@@ -67,7 +67,7 @@ fn with_causes(error: &anyhow::Error) -> String {
 }
 
 /// Failure with a file or folder that somebody named: that it is not there, or of another kind, is the name's fault.
-pub(crate) fn with_file(error: anyhow::Error) -> Failure {
+pub(crate) fn file_failure(error: anyhow::Error) -> Failure {
     let kind = error.chain().find_map(|cause| cause.downcast_ref::<io::Error>()).map(io::Error::kind);
     match kind {
         Some(ErrorKind::NotFound | ErrorKind::IsADirectory | ErrorKind::NotADirectory | ErrorKind::InvalidFilename) => {
@@ -96,7 +96,7 @@ impl From<RunError> for Failure {
 impl From<StoreError> for Failure {
     fn from(error: StoreError) -> Self {
         match error {
-            StoreError::Io { .. } => with_file(anyhow::Error::new(error)),
+            StoreError::Io { .. } => file_failure(anyhow::Error::new(error)),
             _ => Failure::Input(anyhow::Error::msg(error.to_string())),
         }
     }
@@ -108,15 +108,15 @@ mod tests {
 
     /// An error whose words end with its cause.
     #[derive(Debug)]
-    struct InItsWords(std::io::Error);
+    struct RepeatingError(std::io::Error);
 
-    impl std::fmt::Display for InItsWords {
+    impl std::fmt::Display for RepeatingError {
         fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
             write!(f, "a.txt: {}", self.0)
         }
     }
 
-    impl std::error::Error for InItsWords {
+    impl std::error::Error for RepeatingError {
         fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
             Some(&self.0)
         }
@@ -125,7 +125,7 @@ mod tests {
     #[test]
     fn a_named_file_of_another_kind_is_wrong_input() {
         let check = |kind: ErrorKind, is_input: bool| {
-            let failure = with_file(anyhow::Error::new(io::Error::from(kind)).context("reading a.rec"));
+            let failure = file_failure(anyhow::Error::new(io::Error::from(kind)).context("reading a.rec"));
             assert_eq!(matches!(failure, Failure::Input(_)), is_input, "{kind}");
             let read = StoreError::Io { path: "a".into(), source: kind.into() };
             assert_eq!(matches!(Failure::from(read), Failure::Input(_)), is_input, "{kind}");
@@ -140,8 +140,8 @@ mod tests {
     fn every_cause_is_said_once() {
         let cause = || std::io::Error::other("no such file");
         let check = |error: anyhow::Error, expected: &str| assert_eq!(Failure::Input(error).to_string(), expected);
-        check(anyhow::Error::new(InItsWords(cause())), "a.txt: no such file");
-        check(anyhow::Error::new(InItsWords(cause())).context("reading"), "reading: a.txt: no such file");
+        check(anyhow::Error::new(RepeatingError(cause())), "a.txt: no such file");
+        check(anyhow::Error::new(RepeatingError(cause())).context("reading"), "reading: a.txt: no such file");
         check(anyhow::Error::new(cause()).context("writing"), "writing: no such file");
     }
 }

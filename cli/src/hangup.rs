@@ -7,10 +7,10 @@ use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
 
 use crate::interrupt::Interrupt;
-use crate::terminal::GONE;
+use crate::terminal::HANGUP_FLAGS;
 
 /// Asks `interrupt` when the terminal behind stderr, if it is one, has gone. Not every process is sent SIGHUP then.
-pub(crate) fn end_with_stderr(interrupt: &Interrupt) {
+pub(crate) fn stop_on_hangup(interrupt: &Interrupt) {
     if !stderr().is_terminal() {
         return;
     }
@@ -22,7 +22,7 @@ pub(crate) fn end_with_stderr(interrupt: &Interrupt) {
             // Hang-ups are told of without being asked for.
             let mut watched = [PollFd::new(&stderr, PollFlags::empty())];
             match poll(&mut watched, None) {
-                Ok(_) if watched[0].revents().intersects(GONE) => return interrupt.ask(),
+                Ok(_) if watched[0].revents().intersects(HANGUP_FLAGS) => return interrupt.request(),
                 Ok(_) | Err(Errno::INTR) => {}
                 Err(_) => return,
             }

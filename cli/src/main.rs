@@ -10,8 +10,8 @@ mod failure;
 mod hangup;
 mod interrupt;
 mod keyboard;
-mod plain;
 mod progress;
+mod sanitize;
 mod scenario;
 mod service;
 mod stdout;
@@ -25,7 +25,7 @@ use std::process::ExitCode;
 fn main() -> ExitCode {
     let outcome = match args::Args::read() {
         Ok(args) => args.command.run(),
-        Err(error) => args::explain(&error),
+        Err(error) => args::report_clap_error(&error),
     };
     match outcome {
         Ok(()) => ExitCode::SUCCESS,

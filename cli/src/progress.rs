@@ -19,10 +19,10 @@ impl Bar {
         if !std::io::stderr().is_terminal() {
             return Bar(ProgressBar::hidden());
         }
-        hangup::end_with_stderr(interrupt);
+        hangup::stop_on_hangup(interrupt);
         let bar = ProgressBar::new(0).with_message(title.to_string());
         if let Ok(style) = ProgressStyle::with_template("{msg}  {bar:30}  {pos}/{len} runs, {elapsed}{left}") {
-            bar.set_style(style.with_key("left", left));
+            bar.set_style(style.with_key("left", time_left));
         }
         Bar(bar)
     }
@@ -38,26 +38,26 @@ impl Bar {
 }
 
 /// Steps whose number is of no interest: the present one in words.
-pub(crate) struct Steps(ProgressBar);
+pub(crate) struct Spinner(ProgressBar);
 
-impl Steps {
+impl Spinner {
     /// Shows `title` if stderr is a terminal, and nothing otherwise.
-    pub(crate) fn new(title: &str) -> Steps {
+    pub(crate) fn new(title: &str) -> Spinner {
         if !std::io::stderr().is_terminal() {
-            return Steps(ProgressBar::hidden());
+            return Spinner(ProgressBar::hidden());
         }
         let spinner = ProgressBar::new_spinner().with_prefix(title.to_string());
         if let Ok(style) = ProgressStyle::with_template("{prefix}: {msg} {elapsed}") {
             spinner.set_style(style);
         }
         spinner.enable_steady_tick(Duration::from_millis(250));
-        Steps(spinner)
+        Spinner(spinner)
     }
 
     /// The same; the terminal's end asks `interrupt`.
-    pub(crate) fn watched(title: &str, interrupt: &Interrupt) -> Steps {
-        hangup::end_with_stderr(interrupt);
-        Steps::new(title)
+    pub(crate) fn with_interrupt(title: &str, interrupt: &Interrupt) -> Spinner {
+        hangup::stop_on_hangup(interrupt);
+        Spinner::new(title)
     }
 
     /// Shows the current step.
@@ -66,14 +66,14 @@ impl Steps {
     }
 }
 
-impl Drop for Steps {
+impl Drop for Spinner {
     fn drop(&mut self) {
         self.0.finish_and_clear();
     }
 }
 
 /// The time left, once a finished run tells how fast it goes.
-fn left(state: &ProgressState, out: &mut dyn Write) {
+fn time_left(state: &ProgressState, out: &mut dyn Write) {
     if state.pos() > 0 {
         let _ = write!(out, ", {} left", HumanDuration(state.eta()));
     }

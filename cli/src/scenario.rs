@@ -41,7 +41,7 @@ pub(crate) fn load(what: &What) -> Result<Scenario, Failure> {
     if builtin_scenarios().iter().any(|known| known.id == name) {
         return Ok(Scenario::builtin(name, &overrides, what.quick)?);
     }
-    if let Some(drawn) = Scenario::drawn(name, &overrides, what.quick) {
+    if let Some(drawn) = Scenario::random(name, &overrides, what.quick) {
         return Ok(drawn?);
     }
     let path = Path::new(name);
@@ -58,11 +58,11 @@ pub(crate) fn load(what: &What) -> Result<Scenario, Failure> {
 }
 
 /// The same scenario with these overrides and no others; its name has been found before.
-pub(crate) fn with(what: &What, overrides: &[String]) -> Result<Scenario, ScenarioError> {
+pub(crate) fn load_with(what: &What, overrides: &[String]) -> Result<Scenario, ScenarioError> {
     if builtin_scenarios().iter().any(|known| *known.id == what.scenario) {
         return Scenario::builtin(&what.scenario, overrides, what.quick);
     }
-    let drawn = Scenario::drawn(&what.scenario, overrides, what.quick);
+    let drawn = Scenario::random(&what.scenario, overrides, what.quick);
     drawn.unwrap_or_else(|| Scenario::load(Path::new(&what.scenario), overrides, what.quick))
 }
 
@@ -82,7 +82,7 @@ pub(crate) fn options(what: &What, plant: &str) -> Options {
         plant: plant.into(),
         // The scenario knows them all, a machine's included.
         overrides: Vec::new(),
-        audience: None,
+        observers: None,
     }
 }
 

@@ -9,12 +9,12 @@ use anyhow::anyhow;
 use clap::builder::{PossibleValue, PossibleValuesParser};
 use clap::{Arg, ArgMatches};
 use leeward_catalogue::Catalogue;
-use leeward_services::arguments::{Argument, Elsewhere, Kind, Value, Values};
-use leeward_services::case::{Case, CaseError, Notice};
-use leeward_services::served::Backend;
+use leeward_services::arguments::{Argument, Kind, UnsupportedPolicy, Value, Values};
+use leeward_services::backend::Backend;
+use leeward_services::definition::{Notice, PrepareError, ServiceDefinition};
 
 use crate::failure::Failure;
-use crate::progress::Steps;
+use crate::progress::Spinner;
 
 /// The name of the flag, and of the key in a file.
 pub(crate) const SERVICE: &str = "service";
@@ -22,36 +22,37 @@ pub(crate) const SERVICE: &str = "service";
 /// A service of the catalogue, and the values of all services' arguments.
 #[derive(Clone, Debug)]
 pub(crate) struct ServiceArgs {
-    pub(crate) case: &'static dyn Case,
+    pub(crate) definition: &'static dyn ServiceDefinition,
     pub(crate) values: Values,
 }
 
 impl ServiceArgs {
     /// The service's name.
     pub(crate) fn name(&self) -> &'static str {
-        self.case.name()
+        self.definition.name()
     }
 
     /// Whether the service takes an argument of this name.
-    pub(crate) fn takes(&self, argument: &str) -> bool {
-        self.case.arguments().iter().any(|own| own.name == argument)
+    pub(crate) fn accepts(&self, argument: &str) -> bool {
+        self.definition.arguments().iter().any(|own| own.name == argument)
     }
 
     /// How many ports it opens.
     pub(crate) fn ports(&self) -> usize {
-        self.case.ports(&self.values)
+        self.definition.ports(&self.values)
     }
 
     /// Refuses arguments of other services.
     pub(crate) fn check(&self) -> Result<(), Failure> {
         let is_foreign = |argument: &&Argument| {
             let value = self.values.get(argument.name);
-            argument.elsewhere == Elsewhere::Refused && !self.takes(argument.name) && value.is_some()
+            argument.unsupported == UnsupportedPolicy::Refused && !self.accepts(argument.name) && value.is_some()
         };
-        for other in Catalogue::builtin().cases() {
+        for other in Catalogue::builtin().services() {
             let foreign: Vec<&Argument> = other.arguments().iter().filter(is_foreign).collect();
             if foreign.iter().any(|argument| self.values.get(argument.name) != argument.default_value().as_ref()) {
-                let refused = other.arguments().iter().filter(|argument| argument.elsewhere == Elsewhere::Refused);
+                let refused =
+                    other.arguments().iter().filter(|argument| argument.unsupported == UnsupportedPolicy::Refused);
                 let flags: Vec<String> = refused.map(|argument| format!("--{}", argument.name)).collect();
                 let are = if flags.len() == 1 { "is" } else { "are" };
                 let (flags, other, name) = (flags.join(" and "), other.name(), self.name());
@@ -62,17 +63,17 @@ impl ServiceArgs {
     }
 
     /// Warnings of arguments of other services, which are accepted and not used.
-    pub(crate) fn unused(&self) -> Vec<String> {
+    pub(crate) fn unused_warnings(&self) -> Vec<String> {
         let (catalogue, name) = (Catalogue::builtin(), self.name());
         let is_unused = |argument: &&&Argument| {
             let value = self.values.get(argument.name);
-            let is_ignored = argument.elsewhere == Elsewhere::Ignored && !self.takes(argument.name);
+            let is_ignored = argument.unsupported == UnsupportedPolicy::Ignored && !self.accepts(argument.name);
             is_ignored && value != argument.default_value().as_ref()
         };
         let words = |argument: &&Argument| {
             let flag = argument.name;
-            let takes = |case: &&dyn Case| case.arguments().iter().any(|of| of.name == flag);
-            let owners: Vec<&str> = catalogue.cases().filter(takes).map(Case::name).collect();
+            let takes = |case: &&dyn ServiceDefinition| case.arguments().iter().any(|of| of.name == flag);
+            let owners: Vec<&str> = catalogue.services().filter(takes).map(ServiceDefinition::name).collect();
             format!("--{flag} is of --service {}, and this is {name}: it is not used", owners.join(" and "))
         };
         catalogue.arguments().iter().filter(is_unused).map(words).collect()
@@ -86,17 +87,17 @@ impl ServiceArgs {
             Notice::Step(words) if !std::io::stderr().is_terminal() => {
                 _ = writeln!(std::io::stderr(), "{}: {words} ...", self.name());
             }
-            Notice::Step(words) => steps.borrow_mut().get_or_insert_with(|| Steps::new(self.name())).show(words),
+            Notice::Step(words) => steps.borrow_mut().get_or_insert_with(|| Spinner::new(self.name())).show(words),
             Notice::Note(words) => _ = writeln!(std::io::stderr(), "{words}"),
         };
-        self.case.open(&self.values, cores, &progress).map_err(failure)
+        self.definition.open(&self.values, cores, &progress).map_err(failure)
     }
 }
 
 /// Why a service could not be prepared.
-pub(crate) fn failure(error: CaseError) -> Failure {
+pub(crate) fn failure(error: PrepareError) -> Failure {
     match error {
-        CaseError::Input(_) => Failure::Input(anyhow!(error)),
+        PrepareError::Input(_) => Failure::Input(anyhow!(error)),
         _ => Failure::Runtime(anyhow!(error)),
     }
 }
@@ -105,7 +106,7 @@ impl clap::Args for ServiceArgs {
     fn augment_args(command: clap::Command) -> clap::Command {
         let catalogue = Catalogue::builtin();
         let names = catalogue
-            .cases()
+            .services()
             .map(|case| PossibleValue::new(case.name()).help(case.summary()).aliases(case.aliases().iter().copied()));
         let service = Arg::new(SERVICE)
             .long(SERVICE)
@@ -113,7 +114,10 @@ impl clap::Args for ServiceArgs {
             .help("What requests do")
             .value_parser(PossibleValuesParser::new(names))
             .default_value(catalogue.names()[0]);
-        catalogue.arguments().into_iter().fold(command.arg(service), |command, argument| command.arg(flag(argument)))
+        catalogue
+            .arguments()
+            .into_iter()
+            .fold(command.arg(service), |command, argument| command.arg(clap_arg(argument)))
     }
 
     fn augment_args_for_update(command: clap::Command) -> clap::Command {
@@ -122,7 +126,7 @@ impl clap::Args for ServiceArgs {
 }
 
 /// An argument as clap has it.
-fn flag(argument: &Argument) -> Arg {
+fn clap_arg(argument: &Argument) -> Arg {
     let arg = Arg::new(argument.name).long(argument.name).value_name(argument.value_name).help(argument.help);
     let arg = match argument.kind {
         Kind::Text | Kind::Checked(_) => arg.value_parser(clap::value_parser!(String)),
@@ -154,7 +158,7 @@ impl clap::FromArgMatches for ServiceArgs {
                 values.set(name, value);
             }
         }
-        Ok(ServiceArgs { case, values })
+        Ok(ServiceArgs { definition: case, values })
     }
 
     fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), clap::Error> {
@@ -173,7 +177,7 @@ mod tests {
         let refused = |service: &str, name: &'static str, value: Value| {
             let mut values = Values::defaults(catalogue.arguments());
             values.set(name, value);
-            let args = ServiceArgs { case: catalogue.find(service).unwrap(), values };
+            let args = ServiceArgs { definition: catalogue.find(service).unwrap(), values };
             args.check().err().map(|failure| failure.to_string())
         };
         assert_eq!(
@@ -198,7 +202,7 @@ mod tests {
             if let Some(memory) = memory {
                 values.set("memory", Value::Text(memory.into()));
             }
-            ServiceArgs { case: catalogue.find(service).unwrap(), values }.unused()
+            ServiceArgs { definition: catalogue.find(service).unwrap(), values }.unused_warnings()
         };
         assert_eq!(
             unused("echo", Some("1GB")),

@@ -6,16 +6,16 @@ use anyhow::Context;
 
 use crate::failure::Failure;
 
-pub(crate) use crate::plain::plain;
+pub(crate) use crate::sanitize::sanitize;
 
 /// Prints `text` and a line's end. A reader that has gone has seen enough: no failure.
 pub(crate) fn print(text: &str) -> Result<(), Failure> {
     let mut out = std::io::stdout().lock();
-    writeln!(out, "{}", text.trim_end()).and_then(|()| out.flush()).or_else(forgive)
+    writeln!(out, "{}", text.trim_end()).and_then(|()| out.flush()).or_else(ignore_broken_pipe)
 }
 
 /// Lets a broken pipe pass.
-pub(crate) fn forgive(error: std::io::Error) -> Result<(), Failure> {
+pub(crate) fn ignore_broken_pipe(error: std::io::Error) -> Result<(), Failure> {
     if error.kind() == ErrorKind::BrokenPipe {
         return Ok(());
     }

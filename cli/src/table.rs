@@ -55,7 +55,7 @@ impl std::fmt::Display for Table {
 }
 
 /// Folds `text` into lines of at most `width` characters, each after `indent` spaces.
-pub(crate) fn folded(text: &str, indent: usize, width: usize) -> String {
+pub(crate) fn wrap(text: &str, indent: usize, width: usize) -> String {
     let mut lines: Vec<String> = Vec::new();
     for word in text.split_whitespace() {
         match lines.last_mut() {
@@ -83,6 +83,6 @@ mod tests {
 
     #[test]
     fn text_is_folded_at_words() {
-        assert_eq!(folded("one two three", 2, 10), "  one two\n  three\n");
+        assert_eq!(wrap("one two three", 2, 10), "  one two\n  three\n");
     }
 }

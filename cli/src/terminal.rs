@@ -14,13 +14,13 @@ use ratatui::{DefaultTerminal, Frame};
 use rustix::event::PollFlags;
 
 /// Conditions from which a terminal does not come back.
-pub(crate) const GONE: PollFlags = PollFlags::HUP.union(PollFlags::ERR).union(PollFlags::NVAL);
+pub(crate) const HANGUP_FLAGS: PollFlags = PollFlags::HUP.union(PollFlags::ERR).union(PollFlags::NVAL);
 
 /// Whether the terminal is ours: the way out may be a panic or a second Ctrl-C, from any thread.
-static OURS: AtomicBool = AtomicBool::new(false);
+static IS_TAKEN: AtomicBool = AtomicBool::new(false);
 
 /// Whether there is a terminal that a live view can be drawn on, and its owner wants to see one.
-pub(crate) fn wanted() -> bool {
+pub(crate) fn supports_live_view() -> bool {
     let set = |name: &str| std::env::var_os(name).is_some_and(|value| !value.is_empty());
     let dumb = std::env::var_os("TERM").is_none_or(|term| term.is_empty() || term == "dumb");
     stdout().is_terminal() && !set("NO_COLOR") && !dumb
@@ -40,13 +40,13 @@ impl Canvas {
 /// Takes the terminal.
 pub(crate) fn take() -> std::io::Result<Canvas> {
     restore_on_panic();
-    OURS.store(true, Ordering::SeqCst);
+    IS_TAKEN.store(true, Ordering::SeqCst);
     ratatui::try_init().map(|terminal| Canvas(ManuallyDrop::new(terminal))).inspect_err(|_| restore())
 }
 
 /// Gives the terminal back, if it is ours.
 pub(crate) fn restore() {
-    if OURS.swap(false, Ordering::SeqCst) {
+    if IS_TAKEN.swap(false, Ordering::SeqCst) {
         // A terminal that has gone needs nothing back.
         let _ = ratatui::try_restore();
         let _ = execute!(stdout(), Show);
@@ -54,7 +54,7 @@ pub(crate) fn restore() {
 }
 
 /// Gives the terminal back, unless it takes no more text: nobody waits for one that is stopped.
-pub(crate) fn restore_or_give_up() {
+pub(crate) fn restore_with_timeout() {
     let (done, is_done) = mpsc::channel();
     let restoring = thread::Builder::new().spawn(move || {
         restore();
@@ -66,8 +66,8 @@ pub(crate) fn restore_or_give_up() {
 }
 
 /// Whether the terminal is taken.
-pub(crate) fn is_ours() -> bool {
-    OURS.load(Ordering::SeqCst)
+pub(crate) fn is_taken() -> bool {
+    IS_TAKEN.load(Ordering::SeqCst)
 }
 
 /// The message of a panic is to be read, not to vanish with the live view.
@@ -89,6 +89,6 @@ mod tests {
     #[test]
     fn what_is_not_ours_is_not_restored() {
         restore(); // would write to the test's terminal
-        assert!(!is_ours());
+        assert!(!is_taken());
     }
 }

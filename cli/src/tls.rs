@@ -35,6 +35,6 @@ impl TlsArgs {
         let Some(ca) = self.tls_ca.clone() else { return Ok(None) };
         let identity = self.tls_cert.clone().zip(self.tls_key.clone());
         let files = ClientFiles { ca, identity, name: self.tls_name.clone() };
-        ClientTls::open_for(files, protocol).map(Some).map_err(|error| Failure::Input(anyhow!("TLS: {error}")))
+        ClientTls::open_with_alpn(files, protocol).map(Some).map_err(|error| Failure::Input(anyhow!("TLS: {error}")))
     }
 }

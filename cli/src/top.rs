@@ -1,28 +1,28 @@
 //! Text of `leeward top`, made of two looks at a server's statistics, for the live view and for files alike. Asking and
 //! the terminal are not here.
 
-use leeward_rpc::statistics::{LOCKS, Lock, Statistics};
+use leeward_rpc::statistics::{LOCKS, LockStatistics, Statistics};
 use std::collections::HashMap;
 use std::time::Duration;
 
-use crate::demo::words::{percent, span};
-use crate::stdout::plain;
+use crate::demo::format::{format_us, percent};
+use crate::stdout::sanitize;
 use crate::table::{Align, Table};
 
 /// Time without an answer.
-pub(crate) struct Silence<'a> {
+pub(crate) struct NoAnswer<'a> {
     /// Since the last answer.
-    pub(crate) lasts: Duration,
+    pub(crate) duration: Duration,
     /// Why there is none, in one line.
-    pub(crate) why: &'a str,
+    pub(crate) reason: &'a str,
 }
 
 /// Text of the live view: what the server last told, and first of all whether that is old.
-pub(crate) fn watched(address: &str, before: &Statistics, now: &Statistics, silence: Option<Silence<'_>>) -> String {
+pub(crate) fn live_text(address: &str, before: &Statistics, now: &Statistics, silence: Option<NoAnswer<'_>>) -> String {
     let text = text(address, before, now);
-    let Some(Silence { lasts, why }) = silence else { return text };
-    let lasts = span(lasts.as_micros() as f64);
-    format!("No answer for {lasts}: {}\nWhat follows is as old as that.\n\n{text}", plain(why))
+    let Some(NoAnswer { duration: lasts, reason: why }) = silence else { return text };
+    let lasts = format_us(lasts.as_micros() as f64);
+    format!("No answer for {lasts}: {}\nWhat follows is as old as that.\n\n{text}", sanitize(why))
 }
 
 /// Everything about the time between `before` and `now`.
@@ -36,7 +36,7 @@ pub(crate) fn text(address: &str, before: &Statistics, now: &Statistics) -> Stri
     let mut lines = vec![
         format!(
             "server    {address}, up {}, {} core{} {} idle, {} connection{}",
-            span(now.uptime_ns as f64 / 1e3),
+            format_us(now.uptime_ns as f64 / 1e3),
             now.cores,
             if now.cores == 1 { "" } else { "s" },
             percent(idle.clamp(0.0, 1.0)),
@@ -47,27 +47,27 @@ pub(crate) fn text(address: &str, before: &Statistics, now: &Statistics) -> Stri
             "requests  {}/s received, {}/s answered{}, {}/s within {} at the server",
             per_second(now.received, before.received),
             per_second(now.completed, before.completed),
-            failed(before, now, seconds),
+            failures(before, now, seconds),
             per_second(now.in_time, before.in_time),
-            span(now.slo_ns as f64 / 1e3)
+            format_us(now.slo_ns as f64 / 1e3)
         ),
         latency(before, now),
         format!(
             "dropped   {}/s{}{}",
-            per_second(now.dropped(), before.dropped()),
+            per_second(now.rejected(), before.rejected()),
             reasons(before, now, seconds),
-            foreseen(before, now, seconds)
+            shadow_rejections(before, now, seconds)
         ),
         format!(
             "delay     {} until read, {} in run queues",
-            span(now.packet_delay_ns as f64 / 1e3),
-            span(now.run_delay_ns as f64 / 1e3)
+            format_us(now.packet_delay_ns as f64 / 1e3),
+            format_us(now.run_delay_ns as f64 / 1e3)
         ),
     ];
     lines.extend(datagrams(before, now, seconds));
     lines.extend(handshakes(before, now, seconds));
     lines.extend(controller(now));
-    lines.extend(hopeless(before, now));
+    lines.extend(unattainable_objective(before, now));
     lines.push(String::new());
     lines.push(locks(before, now, seconds));
     lines.join("\n")
@@ -75,17 +75,18 @@ pub(crate) fn text(address: &str, before: &Statistics, now: &Statistics) -> Stri
 
 /// Percentiles of the results' latencies, and which of them are over the objective.
 fn latency(before: &Statistics, now: &Statistics) -> String {
-    let objective = span(now.slo_ns as f64 / 1e3);
+    let objective = format_us(now.slo_ns as f64 / 1e3);
     let Some(of) = now.latency.since(&before.latency).percentiles() else {
         return format!("latency   no result; objective {objective}");
     };
-    let of = [("p50", of.p50_ns), ("p99", of.p99_ns), ("p99.9", of.p999_ns)]
-        .map(|(name, ns)| format!("{name} {}{}", span(ns as f64 / 1e3), if ns > now.slo_ns { " (over)" } else { "" }));
+    let of = [("p50", of.p50_ns), ("p99", of.p99_ns), ("p99.9", of.p999_ns)].map(|(name, ns)| {
+        format!("{name} {}{}", format_us(ns as f64 / 1e3), if ns > now.slo_ns { " (over)" } else { "" })
+    });
     format!("latency   {} at the server; objective {objective}", of.join(", "))
 }
 
 /// Failures among the answers, at a server that has had some.
-fn failed(before: &Statistics, now: &Statistics, seconds: f64) -> String {
+fn failures(before: &Statistics, now: &Statistics, seconds: f64) -> String {
     let more = now.failed.saturating_sub(before.failed);
     if now.failed == 0 { String::new() } else { format!(" ({}/s of them with a failure)", rate(more as f64 / seconds)) }
 }
@@ -100,7 +101,7 @@ fn reasons(before: &Statistics, now: &Statistics, seconds: f64) -> String {
 }
 
 /// Requests that a server would refuse whose controller rehearses.
-fn foreseen(before: &Statistics, now: &Statistics, seconds: f64) -> String {
+fn shadow_rejections(before: &Statistics, now: &Statistics, seconds: f64) -> String {
     let Some(foreseen) = now.foreseen else { return String::new() };
     let more = foreseen.saturating_sub(before.foreseen.unwrap_or(0));
     format!("; a rehearsal, which would refuse {}/s more", rate(more as f64 / seconds))
@@ -116,7 +117,7 @@ fn handshakes(before: &Statistics, now: &Statistics, seconds: f64) -> Option<Str
         let more = count.saturating_sub(before.refused.get(reason).copied().unwrap_or(0));
         (more > 0).then(|| format!(", {} {}/s", printable(reason), rate(more as f64 / seconds)))
     });
-    let trouble = tls.trouble.as_deref().map(|words| format!("; old certificates: {}", plain(words)));
+    let trouble = tls.trouble.as_deref().map(|words| format!("; old certificates: {}", sanitize(words)));
     Some(format!(
         "tls       {}/s handshakes, {} waiting{}{}",
         per_second(tls.done, before.done),
@@ -147,17 +148,17 @@ fn controller(now: &Statistics) -> Option<String> {
 }
 
 /// Answers of which fewer than one in so many are in time say something of the objective.
-const HOPELESS: u64 = 100;
+const IN_TIME_RATIO: u64 = 100;
 
 /// Words about an objective that can't be kept, or not in this way: next to no answer is in time, though at both looks nothing waits where
 /// the server sees it.
-fn hopeless(before: &Statistics, now: &Statistics) -> Option<String> {
+fn unattainable_objective(before: &Statistics, now: &Statistics) -> Option<String> {
     let more = |now: u64, before: u64| now.saturating_sub(before);
     let (answered, in_time) = (more(now.completed, before.completed), more(now.in_time, before.in_time));
     let waits = |look: &Statistics| look.packet_delay_ns.saturating_add(look.run_delay_ns) > now.slo_ns / 2;
-    let is_hopeless = answered >= HOPELESS && in_time < answered / HOPELESS && !waits(before) && !waits(now);
+    let is_hopeless = answered >= IN_TIME_RATIO && in_time < answered / IN_TIME_RATIO && !waits(before) && !waits(now);
     is_hopeless.then(|| {
-        let objective = span(now.slo_ns as f64 / 1e3);
+        let objective = format_us(now.slo_ns as f64 / 1e3);
         format!("objective requests take more than {objective}, or wait where no queue shows: hardly any is in time")
     })
 }
@@ -167,11 +168,11 @@ fn locks(before: &Statistics, now: &Statistics, seconds: f64) -> String {
     if now.locks.is_empty() {
         return "no locks that are counted\n".into();
     }
-    let none = Lock::default();
-    let known: HashMap<(&str, &str), &Lock> =
+    let none = LockStatistics::default();
+    let known: HashMap<(&str, &str), &LockStatistics> =
         before.locks.iter().take(LOCKS).map(|lock| ((lock.name.as_str(), lock.kind.as_str()), lock)).collect();
     let with_earlier = |lock| {
-        let lock: &Lock = lock;
+        let lock: &LockStatistics = lock;
         match known.get(&(lock.name.as_str(), lock.kind.as_str())) {
             Some(earlier) => (lock, *earlier),
             // Among those that were not told of: nothing is known of the time between.
@@ -179,8 +180,8 @@ fn locks(before: &Statistics, now: &Statistics, seconds: f64) -> String {
             None => (lock, &none),
         }
     };
-    let waited = |lock: &Lock, earlier: &Lock| lock.waited_ns.saturating_sub(earlier.waited_ns);
-    let mut sorted: Vec<(&Lock, &Lock)> = now.locks.iter().take(LOCKS).map(with_earlier).collect();
+    let waited = |lock: &LockStatistics, earlier: &LockStatistics| lock.waited_ns.saturating_sub(earlier.waited_ns);
+    let mut sorted: Vec<(&LockStatistics, &LockStatistics)> = now.locks.iter().take(LOCKS).map(with_earlier).collect();
     sorted.sort_by_key(|(lock, earlier)| std::cmp::Reverse((waited(lock, earlier), lock.waited_ns)));
     let right = |name| (name, Align::Right);
     let mut table = Table::new(&[
@@ -197,7 +198,7 @@ fn locks(before: &Statistics, now: &Statistics, seconds: f64) -> String {
     ]);
     for (lock, earlier) in sorted {
         let per_second = |now: u64, before: u64| rate(now.saturating_sub(before) as f64 / seconds);
-        let wait = |ns: u64| if lock.contended == 0 { "–".into() } else { span(ns as f64 / 1e3) };
+        let wait = |ns: u64| if lock.contended == 0 { "–".into() } else { format_us(ns as f64 / 1e3) };
         table.row(vec![
             printable(&lock.name),
             printable(&lock.kind),
@@ -215,7 +216,7 @@ fn locks(before: &Statistics, now: &Statistics, seconds: f64) -> String {
 
 /// Name of something at the server, as far as there is room for it.
 fn printable(name: &str) -> String {
-    plain(name).chars().take(32).collect()
+    sanitize(name).chars().take(32).collect()
 }
 
 /// Three digits or four: `0`, `1.25`, `850`, `12.3 k`, `1.20 M`.
@@ -235,9 +236,17 @@ mod tests {
     use super::*;
     use std::collections::BTreeMap;
 
-    fn lock(name: &str, waited_ns: u64) -> Lock {
+    fn lock(name: &str, waited_ns: u64) -> LockStatistics {
         let kind = "mutex".to_string();
-        Lock { name: name.into(), kind, acquired: 1_000, contended: 10, waited_ns, p99_ns: 1_024, ..Lock::default() }
+        LockStatistics {
+            name: name.into(),
+            kind,
+            acquired: 1_000,
+            contended: 10,
+            waited_ns,
+            p99_ns: 1_024,
+            ..LockStatistics::default()
+        }
     }
 
     #[test]

@@ -25,13 +25,13 @@ impl Budget {
     pub const UNLIMITED: Budget = Budget(Nanos::MAX);
 
     /// At most `span` of queueing.
-    pub const fn of(span: Nanos) -> Self {
+    pub const fn new(span: Nanos) -> Self {
         Budget(span)
     }
 
     /// Budget that a target delay leaves for queueing: target − p99 of the network − p99 of the service (thesis
     /// §2.3.2); nothing if these two exceed it.
-    pub fn of_target(target: Nanos, network_p99: Nanos, service_p99: Nanos) -> Self {
+    pub fn from_target_delay(target: Nanos, network_p99: Nanos, service_p99: Nanos) -> Self {
         Budget(Nanos(target.0.saturating_sub(network_p99.0).saturating_sub(service_p99.0)))
     }
 
@@ -65,7 +65,7 @@ mod tests {
 
     #[test]
     fn what_is_spent_is_never_more_than_there_was() {
-        let mut budget = Budget::of(Nanos(10));
+        let mut budget = Budget::new(Nanos(10));
         budget.charge(Nanos(7));
         assert_eq!(budget.remaining(), Some(Nanos(3)));
         budget.charge(Nanos(7));
@@ -83,6 +83,6 @@ mod tests {
 
     #[test]
     fn a_target_that_is_spent_already_leaves_nothing() {
-        assert_eq!(Budget::of_target(Nanos(5), Nanos(3), Nanos(3)), Budget::of(Nanos::ZERO));
+        assert_eq!(Budget::from_target_delay(Nanos(5), Nanos(3), Nanos(3)), Budget::new(Nanos::ZERO));
     }
 }

@@ -66,7 +66,7 @@ pub mod hedging;
 pub mod none;
 pub mod params;
 pub mod registry;
-pub mod rehearsal;
 pub mod server;
+pub mod shadow;
 pub mod sync;
 pub mod units;

@@ -5,7 +5,7 @@ use crate::units::{Nanos, UnitError, parse_duration, parse_number};
 
 /// Type and range of a parameter.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Kind {
+pub enum ParamKind {
     /// A span, `min..=max`.
     Duration {
         /// Smallest accepted.
@@ -31,22 +31,22 @@ pub enum Kind {
     Choice(&'static [&'static str]),
 }
 
-impl Kind {
+impl ParamKind {
     /// A switch: `on` or `off`.
-    pub const SWITCH: Kind = Kind::Choice(&["on", "off"]);
+    pub const SWITCH: ParamKind = ParamKind::Choice(&["on", "off"]);
 
     /// Any positive span up to an hour.
-    pub const SPAN: Kind = Kind::Duration { min: Nanos(1), max: Nanos(3_600_000_000_000) };
+    pub const ANY_DURATION: ParamKind = ParamKind::Duration { min: Nanos(1), max: Nanos(3_600_000_000_000) };
 
     /// Any number from 0 up.
-    pub const POSITIVE: Kind = Kind::Number { min: 0.0, max: 1e12 };
+    pub const POSITIVE: ParamKind = ParamKind::Number { min: 0.0, max: 1e12 };
 
     fn accepted(&self) -> String {
         match self {
-            Kind::Duration { min, max } => format!("a duration from {min} to {max}, such as `80us`"),
-            Kind::Number { min, max } => format!("a number from {min} to {max}, such as `0.02` or `2%`"),
-            Kind::Count { min, max } => format!("a whole number from {min} to {max}"),
-            Kind::Choice(words) => format!("one of {}", list(words)),
+            ParamKind::Duration { min, max } => format!("a duration from {min} to {max}, such as `80us`"),
+            ParamKind::Number { min, max } => format!("a number from {min} to {max}, such as `0.02` or `2%`"),
+            ParamKind::Count { min, max } => format!("a whole number from {min} to {max}"),
+            ParamKind::Choice(words) => format!("one of {}", list(words)),
         }
     }
 }
@@ -57,31 +57,31 @@ pub struct ParamSpec {
     /// Its key in scenario files.
     pub name: &'static str,
     /// Type and range of its values.
-    pub kind: Kind,
+    pub kind: ParamKind,
     /// The default, in words (it may follow from the SLO).
     pub default: &'static str,
     /// Summary of the parameter in one line.
     pub doc: &'static str,
     /// Values worth trying when `leeward tune` searches; empty for what is no tuning knob.
-    pub tune: &'static [&'static str],
+    pub tuning_values: &'static [&'static str],
 }
 
 impl ParamSpec {
     /// A parameter that is no tuning knob.
-    pub const fn new(name: &'static str, kind: Kind, default: &'static str, doc: &'static str) -> Self {
-        ParamSpec { name, kind, default, doc, tune: &[] }
+    pub const fn new(name: &'static str, kind: ParamKind, default: &'static str, doc: &'static str) -> Self {
+        ParamSpec { name, kind, default, doc, tuning_values: &[] }
     }
 
     /// The same with [`ParamSpec::tune`].
-    pub const fn tuned(mut self, tune: &'static [&'static str]) -> Self {
-        self.tune = tune;
+    pub const fn with_tuning_values(mut self, tune: &'static [&'static str]) -> Self {
+        self.tuning_values = tune;
         self
     }
 }
 
 /// A parameter's value.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Value {
+pub enum ParamValue {
     /// A span.
     Duration(Nanos),
     /// A number.
@@ -94,7 +94,7 @@ pub enum Value {
 
 /// A value as it stands in a file or on a command line, before its kind is known.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Raw {
+pub enum RawParam {
     /// `"80us"`, `"fifo"`, `"2%"`.
     Text(String),
     /// `0.02`.
@@ -105,13 +105,13 @@ pub enum Raw {
     Switch(bool),
 }
 
-impl std::fmt::Display for Raw {
+impl std::fmt::Display for RawParam {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            Raw::Text(text) => text.chars().take(40).collect::<String>().fmt(f),
-            Raw::Number(number) => number.fmt(f),
-            Raw::Integer(number) => number.fmt(f),
-            Raw::Switch(on) => on.fmt(f),
+            RawParam::Text(text) => text.chars().take(40).collect::<String>().fmt(f),
+            RawParam::Number(number) => number.fmt(f),
+            RawParam::Integer(number) => number.fmt(f),
+            RawParam::Switch(on) => on.fmt(f),
         }
     }
 }
@@ -130,7 +130,7 @@ pub enum ParamError {
     },
     /// Written twice.
     #[error("parameter `{name}` is set twice")]
-    Twice {
+    Duplicate {
         /// Which.
         name: String,
     },
@@ -152,7 +152,7 @@ pub enum ParamError {
 /// An algorithm's parameters: what was set, checked; everything else takes its default.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Params {
-    set: Vec<(&'static str, Value)>,
+    set: Vec<(&'static str, ParamValue)>,
 }
 
 impl Params {
@@ -160,7 +160,7 @@ impl Params {
     ///
     /// # Errors
     /// The first parameter that is unknown, set twice, of the wrong kind or out of range.
-    pub fn read(specs: &[ParamSpec], pairs: &[(&str, Raw)]) -> Result<Params, ParamError> {
+    pub fn read(specs: &[ParamSpec], pairs: &[(&str, RawParam)]) -> Result<Params, ParamError> {
         let mut params = Params::default();
         for (name, raw) in pairs {
             let spec = specs.iter().find(|spec| spec.name == *name).ok_or_else(|| ParamError::Unknown {
@@ -168,7 +168,7 @@ impl Params {
                 accepted: list(&specs.iter().map(|spec| spec.name).collect::<Vec<_>>()),
             })?;
             if params.get(spec.name).is_some() {
-                return Err(ParamError::Twice { name: spec.name.into() });
+                return Err(ParamError::Duplicate { name: spec.name.into() });
             }
             params.set.push((spec.name, read_value(spec, raw)?));
         }
@@ -176,13 +176,13 @@ impl Params {
     }
 
     /// Parameters that were set, in the order in which they were set, as [`Params::read`] reads them again.
-    pub fn pairs(&self) -> impl Iterator<Item = (&'static str, Raw)> {
+    pub fn pairs(&self) -> impl Iterator<Item = (&'static str, RawParam)> {
         self.set.iter().map(|(name, value)| {
             let raw = match value {
-                Value::Duration(span) => Raw::Text(format!("{}ns", span.0)),
-                Value::Number(number) => Raw::Number(*number),
-                Value::Count(count) => Raw::Integer(i64::try_from(*count).unwrap_or(i64::MAX)),
-                Value::Choice(word) => Raw::Text(word.clone()),
+                ParamValue::Duration(span) => RawParam::Text(format!("{}ns", span.0)),
+                ParamValue::Number(number) => RawParam::Number(*number),
+                ParamValue::Count(count) => RawParam::Integer(i64::try_from(*count).unwrap_or(i64::MAX)),
+                ParamValue::Choice(word) => RawParam::Text(word.clone()),
             };
             (*name, raw)
         })
@@ -191,7 +191,7 @@ impl Params {
     /// The span called `name`, or `default` if it was not set.
     pub fn duration(&self, name: &str, default: Nanos) -> Nanos {
         match self.get(name) {
-            Some(Value::Duration(span)) => *span,
+            Some(ParamValue::Duration(span)) => *span,
             _ => default,
         }
     }
@@ -199,7 +199,7 @@ impl Params {
     /// The number called `name`, or `default`.
     pub fn number(&self, name: &str, default: f64) -> f64 {
         match self.get(name) {
-            Some(Value::Number(number)) => *number,
+            Some(ParamValue::Number(number)) => *number,
             _ => default,
         }
     }
@@ -207,7 +207,7 @@ impl Params {
     /// The whole number called `name`, or `default`.
     pub fn count(&self, name: &str, default: u64) -> u64 {
         match self.get(name) {
-            Some(Value::Count(count)) => *count,
+            Some(ParamValue::Count(count)) => *count,
             _ => default,
         }
     }
@@ -215,7 +215,7 @@ impl Params {
     /// The word called `name`, or `default`.
     pub fn choice<'a>(&'a self, name: &str, default: &'a str) -> &'a str {
         match self.get(name) {
-            Some(Value::Choice(word)) => word,
+            Some(ParamValue::Choice(word)) => word,
             _ => default,
         }
     }
@@ -225,27 +225,37 @@ impl Params {
         self.get(name).is_some()
     }
 
-    fn get(&self, name: &str) -> Option<&Value> {
+    fn get(&self, name: &str) -> Option<&ParamValue> {
         self.set.iter().find(|(set, _)| *set == name).map(|(_, value)| value)
     }
 }
 
-fn read_value(spec: &ParamSpec, raw: &Raw) -> Result<Value, ParamError> {
+fn read_value(spec: &ParamSpec, raw: &RawParam) -> Result<ParamValue, ParamError> {
     let value = match (spec.kind, raw) {
-        (Kind::Duration { min, max }, Raw::Text(text)) => in_range(parse_duration(text), min, max).map(Value::Duration),
-        (Kind::Number { min, max }, Raw::Text(text)) => in_range(parse_number(text), min, max).map(Value::Number),
-        (Kind::Number { min, max }, Raw::Number(number)) => in_range(Ok(*number), min, max).map(Value::Number),
-        (Kind::Number { min, max }, Raw::Integer(number)) => in_range(Ok(*number as f64), min, max).map(Value::Number),
-        (Kind::Count { min, max }, Raw::Integer(count)) => {
-            u64::try_from(*count).ok().filter(|count| (min..=max).contains(count)).map(Value::Count)
+        (ParamKind::Duration { min, max }, RawParam::Text(text)) => {
+            in_range(parse_duration(text), min, max).map(ParamValue::Duration)
         }
-        (Kind::Count { min, max }, Raw::Text(text)) => {
-            text.parse().ok().filter(|count| (min..=max).contains(count)).map(Value::Count)
+        (ParamKind::Number { min, max }, RawParam::Text(text)) => {
+            in_range(parse_number(text), min, max).map(ParamValue::Number)
         }
-        (Kind::Choice(words), Raw::Text(text)) => words.contains(&text.as_str()).then(|| Value::Choice(text.clone())),
-        (Kind::Choice(words), Raw::Switch(on)) => {
+        (ParamKind::Number { min, max }, RawParam::Number(number)) => {
+            in_range(Ok(*number), min, max).map(ParamValue::Number)
+        }
+        (ParamKind::Number { min, max }, RawParam::Integer(number)) => {
+            in_range(Ok(*number as f64), min, max).map(ParamValue::Number)
+        }
+        (ParamKind::Count { min, max }, RawParam::Integer(count)) => {
+            u64::try_from(*count).ok().filter(|count| (min..=max).contains(count)).map(ParamValue::Count)
+        }
+        (ParamKind::Count { min, max }, RawParam::Text(text)) => {
+            text.parse().ok().filter(|count| (min..=max).contains(count)).map(ParamValue::Count)
+        }
+        (ParamKind::Choice(words), RawParam::Text(text)) => {
+            words.contains(&text.as_str()).then(|| ParamValue::Choice(text.clone()))
+        }
+        (ParamKind::Choice(words), RawParam::Switch(on)) => {
             let word = if *on { "on" } else { "off" };
-            words.contains(&word).then(|| Value::Choice(word.into()))
+            words.contains(&word).then(|| ParamValue::Choice(word.into()))
         }
         _ => None,
     };
@@ -272,16 +282,22 @@ mod tests {
     const SPECS: &[ParamSpec] = &[
         ParamSpec {
             name: "target",
-            kind: Kind::Duration { min: Nanos(1), max: Nanos::from_secs(1) },
+            kind: ParamKind::Duration { min: Nanos(1), max: Nanos::from_secs(1) },
             default: "40 % of the SLO",
             doc: "",
-            tune: &[],
+            tuning_values: &[],
         },
-        ParamSpec { name: "beta", kind: Kind::Number { min: 0.0, max: 1.0 }, default: "2 %", doc: "", tune: &[] },
-        ParamSpec { name: "aqm", kind: Kind::SWITCH, default: "on", doc: "", tune: &[] },
+        ParamSpec {
+            name: "beta",
+            kind: ParamKind::Number { min: 0.0, max: 1.0 },
+            default: "2 %",
+            doc: "",
+            tuning_values: &[],
+        },
+        ParamSpec { name: "aqm", kind: ParamKind::SWITCH, default: "on", doc: "", tuning_values: &[] },
     ];
 
-    fn check(name: &str, raw: Raw, expected: Result<Value, &str>) {
+    fn check(name: &str, raw: RawParam, expected: Result<ParamValue, &str>) {
         let read = Params::read(SPECS, &[(name, raw)]);
         match expected {
             Ok(value) => assert_eq!(read.unwrap().get(name), Some(&value)),
@@ -294,15 +310,15 @@ mod tests {
 
     #[test]
     fn values_are_read_strictly() {
-        let text = |text: &str| Raw::Text(text.into());
-        check("target", text("80us"), Ok(Value::Duration(Nanos::from_micros(80))));
+        let text = |text: &str| RawParam::Text(text.into());
+        check("target", text("80us"), Ok(ParamValue::Duration(Nanos::from_micros(80))));
         check("target", text("80"), Err("a duration from 1ns to 1s"));
-        check("target", Raw::Integer(80), Err("such as `80us`"));
+        check("target", RawParam::Integer(80), Err("such as `80us`"));
         check("target", text("2s"), Err("from 1ns to 1s"));
-        check("beta", text("2%"), Ok(Value::Number(0.02)));
-        check("beta", Raw::Number(f64::NAN), Err("from 0 to 1"));
-        check("beta", Raw::Number(-0.1), Err("from 0 to 1"));
-        check("aqm", Raw::Switch(false), Ok(Value::Choice("off".into())));
+        check("beta", text("2%"), Ok(ParamValue::Number(0.02)));
+        check("beta", RawParam::Number(f64::NAN), Err("from 0 to 1"));
+        check("beta", RawParam::Number(-0.1), Err("from 0 to 1"));
+        check("aqm", RawParam::Switch(false), Ok(ParamValue::Choice("off".into())));
         check("aqm", text("maybe"), Err("one of `on`, `off`"));
         check("betta", text("2%"), Err("accepted: `target`, `beta`, `aqm`"));
     }

@@ -43,7 +43,7 @@
 //! ```
 
 use crate::client::{Client, ClientParts};
-use crate::params::{ParamError, ParamSpec, Params, Raw};
+use crate::params::{ParamError, ParamSpec, Params, RawParam};
 use crate::server::ServerHalves;
 use crate::units::Nanos;
 
@@ -57,12 +57,12 @@ pub struct Environment {
     /// The latency objective of a request, from its issue to its response.
     pub slo: Nanos,
     /// Whether the server always has all its cores.
-    pub provision: Provision,
+    pub provisioning: CoreProvisioning,
 }
 
 /// Whether a server always has all its cores.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Provision {
+pub enum CoreProvisioning {
     /// The number of cores is fixed.
     #[default]
     Fixed,
@@ -73,12 +73,12 @@ pub enum Provision {
 impl Environment {
     /// `cores` is at least one.
     pub fn new(cores: u32, rtt: Nanos, slo: Nanos) -> Self {
-        Environment { cores: cores.max(1), rtt, slo, provision: Provision::Fixed }
+        Environment { cores: cores.max(1), rtt, slo, provisioning: CoreProvisioning::Fixed }
     }
 
     /// The same where an allocator grants and parks the cores.
-    pub fn allocated(self) -> Self {
-        Environment { provision: Provision::Allocated, ..self }
+    pub fn with_allocator(self) -> Self {
+        Environment { provisioning: CoreProvisioning::Allocated, ..self }
     }
 }
 
@@ -104,7 +104,7 @@ impl Algorithm {
     ///
     /// # Errors
     /// The first that is unknown, of the wrong kind or out of range.
-    pub fn params(&self, pairs: &[(&str, Raw)]) -> Result<Params, ParamError> {
+    pub fn params(&self, pairs: &[(&str, RawParam)]) -> Result<Params, ParamError> {
         Params::read(self.params, pairs)
     }
 
@@ -139,7 +139,7 @@ pub enum RegistryError {
     },
     /// The name is taken.
     #[error("there is a controller `{0}` already")]
-    Taken(&'static str),
+    NameInUse(&'static str),
 }
 
 /// Algorithms by name.
@@ -160,7 +160,7 @@ impl Registry {
     /// [`RegistryError::Taken`] if the name is in use.
     pub fn add(&mut self, algorithm: Algorithm) -> Result<(), RegistryError> {
         if self.algorithms.iter().any(|known| known.name == algorithm.name) {
-            return Err(RegistryError::Taken(algorithm.name));
+            return Err(RegistryError::NameInUse(algorithm.name));
         }
         self.algorithms.push(algorithm);
         Ok(())

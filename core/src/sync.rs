@@ -16,4 +16,4 @@ pub use std::sync::{
 /// 128 bytes: adjacent-line prefetch pulls lines in pairs.
 #[derive(Debug, Default)]
 #[repr(align(128))]
-pub struct Padded<T>(pub T);
+pub struct CachePadded<T>(pub T);

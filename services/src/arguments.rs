@@ -19,7 +19,7 @@ pub struct Argument {
     /// Value if none is given.
     pub default: Option<&'static str>,
     /// Fate of a value that is given with another service.
-    pub elsewhere: Elsewhere,
+    pub unsupported: UnsupportedPolicy,
 }
 
 /// Kinds of values.
@@ -42,7 +42,7 @@ pub enum Kind {
 
 /// Fate of an argument that is given with a service that does not take it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Elsewhere {
+pub enum UnsupportedPolicy {
     /// Refused, unless it is the default.
     Refused,
     /// Accepted and not used.
@@ -167,7 +167,7 @@ mod tests {
         help: "Parts",
         kind: Kind::Count { least: 1, most: 9 },
         default: Some("2"),
-        elsewhere: Elsewhere::Refused,
+        unsupported: UnsupportedPolicy::Refused,
     };
 
     #[test]

@@ -2,14 +2,14 @@
 //! lock tells of it, so nothing but the time that responses take says that the disk is full. Never here: a store worth using, which
 //! would sync many records together.
 
-use crate::arguments::{Argument, Elsewhere, Kind, Values};
-use crate::case::{Case, CaseError, Progress, Requests, Target};
-use crate::echo::Echoes;
-use crate::served::{Backend, Bottleneck, Served};
+use crate::arguments::{Argument, Kind, UnsupportedPolicy, Values};
+use crate::backend::{Backend, Bottleneck, InProcessService};
+use crate::definition::{PrepareError, Progress, Requests, ServiceDefinition, Target};
+use crate::echo::EchoRequests;
 use leeward_core::units::UnitError;
-use leeward_rpc::ask::Ask;
-use leeward_rpc::server::{Builder, Failed, OwnedRequest, Server, ServerError};
-use leeward_workload::Service;
+use leeward_rpc::generator::RequestGenerator;
+use leeward_rpc::server::{Builder, HandlerError, OwnedRequest, Server, ServerError};
+use leeward_workload::ServiceTime;
 use leeward_workload::rng::{Purpose, Rng};
 use std::fmt::{self, Display, Formatter};
 use std::fs::File;
@@ -29,16 +29,16 @@ const FILE: Argument = Argument {
     help: "File that each request is written to and synced; by default one without a name, for temporary files",
     kind: Kind::File,
     default: None,
-    elsewhere: Elsewhere::Refused,
+    unsupported: UnsupportedPolicy::Refused,
 };
 
 const TIME: Argument = Argument {
     name: "disk-time",
     value_name: "TIME",
     help: "How long a pretended disk takes for each request, instead of a file: const:, exp:, bimodal: or lognormal: and a mean",
-    kind: Kind::Checked(|text| Service::parse(text).map(|_| ()).map_err(|error| error.to_string())),
+    kind: Kind::Checked(|text| ServiceTime::parse(text).map(|_| ()).map_err(|error| error.to_string())),
     default: None,
-    elsewhere: Elsewhere::Refused,
+    unsupported: UnsupportedPolicy::Refused,
 };
 
 /// A file that grows longer than this is begun anew: the disk is measured, not kept.
@@ -46,9 +46,9 @@ const LONGEST_FILE: u64 = 64 << 20;
 
 /// The disk in the catalogue.
 #[derive(Clone, Copy, Debug)]
-pub struct DiskCase;
+pub struct DiskDefinition;
 
-impl Case for DiskCase {
+impl ServiceDefinition for DiskDefinition {
     fn name(&self) -> &'static str {
         "disk"
     }
@@ -61,14 +61,16 @@ impl Case for DiskCase {
         &[FILE, TIME]
     }
 
-    fn open(&self, values: &Values, _: usize, _: &Progress<'_>) -> Result<Box<dyn Backend>, CaseError> {
-        let times = values.text(TIME.name).map(Service::parse).transpose().map_err(CaseError::input)?;
+    fn open(&self, values: &Values, _: usize, _: &Progress<'_>) -> Result<Box<dyn Backend>, PrepareError> {
+        let times = values.text(TIME.name).map(ServiceTime::parse).transpose().map_err(PrepareError::input)?;
         let file = values.file(FILE.name).map(Path::to_path_buf);
         if times.is_some() && file.is_some() {
-            return Err(CaseError::input("--disk-time pretends a disk, which has no --disk-file: give one of the two"));
+            return Err(PrepareError::input(
+                "--disk-time pretends a disk, which has no --disk-file: give one of the two",
+            ));
         }
-        let backend = DiskBackend { medium: times.map_or(Medium::File(file), Medium::Pretended) };
-        backend.medium.open().map_err(CaseError::input)?;
+        let backend = DiskBackend { medium: times.map_or(Medium::File(file), Medium::Simulated) };
+        backend.medium.open().map_err(PrepareError::input)?;
         Ok(Box::new(backend))
     }
 
@@ -80,10 +82,10 @@ impl Case for DiskCase {
         let fail = || UnitError { written: text.chars().take(40).collect(), expected: "`disk`, `disk:exp:500us`" };
         let times = match text.strip_prefix("disk") {
             Some("") => None,
-            Some(rest) => Some(Service::parse(rest.strip_prefix(':').ok_or_else(fail)?).map_err(|_| fail())?),
+            Some(rest) => Some(ServiceTime::parse(rest.strip_prefix(':').ok_or_else(fail)?).map_err(|_| fail())?),
             None => return Err(fail()),
         };
-        Ok(Arc::new(Writes { times, text: text.into() }))
+        Ok(Arc::new(WriteRequests { times, text: text.into() }))
     }
 }
 
@@ -93,7 +95,7 @@ enum Medium {
     /// This file, or one without a name.
     File(Option<PathBuf>),
     /// None: times, drawn in the same order after every start.
-    Pretended(Service),
+    Simulated(ServiceTime),
 }
 
 impl Medium {
@@ -107,8 +109,8 @@ impl Medium {
                 };
                 Ok(Disk::File { file: file.map_err(named)?, written: 0 })
             }
-            Medium::Pretended(times) => {
-                Ok(Disk::Pretended { times: times.clone(), draws: Rng::new(1, Purpose::Service) })
+            Medium::Simulated(times) => {
+                Ok(Disk::Simulated { times: times.clone(), draws: Rng::new(1, Purpose::Service) })
             }
         }
     }
@@ -125,7 +127,7 @@ fn nameless() -> io::Result<File> {
 /// An open disk.
 enum Disk {
     File { file: File, written: u64 },
-    Pretended { times: Service, draws: Rng },
+    Simulated { times: ServiceTime, draws: Rng },
 }
 
 impl Disk {
@@ -142,7 +144,7 @@ impl Disk {
                 file.write_all(bytes)?;
                 file.sync_data()
             }
-            Disk::Pretended { times, draws } => {
+            Disk::Simulated { times, draws } => {
                 thread::sleep(Duration::from_nanos(times.draw(draws).0));
                 Ok(())
             }
@@ -153,24 +155,24 @@ impl Disk {
 /// A record on its way to the disk.
 struct Record {
     bytes: Vec<u8>,
-    answer: Arc<Mutex<Answer>>,
+    completion: Arc<Mutex<Completion>>,
 }
 
 /// The disk's answer to a record.
 #[derive(Default)]
-struct Answer {
+struct Completion {
     result: Option<io::Result<Vec<u8>>>,
     waker: Option<Waker>,
 }
 
-fn locked(answer: &Mutex<Answer>) -> std::sync::MutexGuard<'_, Answer> {
+fn locked(answer: &Mutex<Completion>) -> std::sync::MutexGuard<'_, Completion> {
     answer.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// A wait for the disk's answer.
-struct Written(Arc<Mutex<Answer>>);
+struct WriteFuture(Arc<Mutex<Completion>>);
 
-impl Future for Written {
+impl Future for WriteFuture {
     type Output = io::Result<Vec<u8>>;
 
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
@@ -189,7 +191,7 @@ impl Future for Written {
 /// left, and they are not written. How many were.
 fn serve(mut disk: Disk, records: &Receiver<Record>) -> u64 {
     let mut written = 0;
-    for Record { bytes, answer } in records {
+    for Record { bytes, completion: answer } in records {
         if Arc::strong_count(&answer) == 1 {
             continue;
         }
@@ -217,11 +219,11 @@ impl Backend for DiskBackend {
         // It ends with the server, which drops the handler and with it the sender.
         thread::Builder::new().name("disk".into()).spawn(move || serve(disk, &records))?;
         let handler = move |request: OwnedRequest| {
-            let answer = Arc::<Mutex<Answer>>::default();
-            let sent = sender.send(Record { bytes: request.payload, answer: Arc::clone(&answer) });
+            let answer = Arc::<Mutex<Completion>>::default();
+            let sent = sender.send(Record { bytes: request.payload, completion: Arc::clone(&answer) });
             async move {
-                sent.map_err(|_| Failed::Because("the disk's thread has ended".into()))?;
-                Written(answer).await.map_err(|error| Failed::Because(error.to_string()))
+                sent.map_err(|_| HandlerError::Message("the disk's thread has ended".into()))?;
+                WriteFuture(answer).await.map_err(|error| HandlerError::Message(error.to_string()))
             }
         };
         builder.start_async(address, handler)
@@ -230,27 +232,32 @@ impl Backend for DiskBackend {
 
 /// Asks for eight bytes to be written. The times are a pretended disk's where both ends are started here; a server elsewhere has what it has.
 #[derive(Clone, Debug)]
-struct Writes {
-    times: Option<Service>,
+struct WriteRequests {
+    times: Option<ServiceTime>,
     text: String,
 }
 
-impl Display for Writes {
+impl Display for WriteRequests {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         f.write_str(&self.text)
     }
 }
 
-impl Requests for Writes {
-    fn prepare(&self, _: &Target<'_>) -> Result<Option<Arc<dyn Ask>>, CaseError> {
-        Ok(Some(Arc::new(Echoes)))
+impl Requests for WriteRequests {
+    fn prepare(&self, _: &Target<'_>) -> Result<Option<Arc<dyn RequestGenerator>>, PrepareError> {
+        Ok(Some(Arc::new(EchoRequests)))
     }
 
-    fn both_ends(&self, _: &Progress<'_>) -> Result<Served, CaseError> {
-        let backend = DiskBackend { medium: self.times.clone().map_or(Medium::File(None), Medium::Pretended) };
-        let ask = Some(Arc::new(Echoes) as Arc<dyn Ask>);
+    fn prepare_in_process(&self, _: &Progress<'_>) -> Result<InProcessService, PrepareError> {
+        let backend = DiskBackend { medium: self.times.clone().map_or(Medium::File(None), Medium::Simulated) };
+        let ask = Some(Arc::new(EchoRequests) as Arc<dyn RequestGenerator>);
         // The disk's thread is no core of the server's, and its clients take little: the server may have all CPUs.
-        Ok(Served { backend: Arc::new(backend), ask, words: None, bottleneck: Bottleneck::Locks })
+        Ok(InProcessService {
+            backend: Arc::new(backend),
+            generator: ask,
+            description: None,
+            bottleneck: Bottleneck::Locks,
+        })
     }
 }
 
@@ -263,10 +270,10 @@ mod tests {
     #[test]
     fn a_text_is_a_disk_or_a_pretended_one() {
         for text in ["disk", "disk:exp:500us", "disk:const:1ms"] {
-            assert_eq!(DiskCase.requests(text).unwrap().to_string(), text);
+            assert_eq!(DiskDefinition.requests(text).unwrap().to_string(), text);
         }
         for text in ["disks", "disk:", "disk:exp", "tape"] {
-            assert!(DiskCase.requests(text).is_err(), "{text}");
+            assert!(DiskDefinition.requests(text).is_err(), "{text}");
         }
     }
 
@@ -274,27 +281,27 @@ mod tests {
     fn a_disk_is_a_file_or_pretended_and_a_file_can_be_had() {
         let mut values = Values::default();
         values.set(FILE.name, Value::File("/nowhere/at/all".into()));
-        let words = DiskCase.open(&values, 1, &|_| {}).err().unwrap().to_string();
+        let words = DiskDefinition.open(&values, 1, &|_| {}).err().unwrap().to_string();
         assert!(words.contains("/nowhere/at/all"), "{words}");
         values.set(TIME.name, Value::Text("const:1ms".into()));
-        let words = DiskCase.open(&values, 1, &|_| {}).err().unwrap().to_string();
+        let words = DiskDefinition.open(&values, 1, &|_| {}).err().unwrap().to_string();
         assert!(words.contains("one of the two"), "{words}");
     }
 
     #[test]
     fn records_are_written_one_after_the_other_and_the_forgotten_are_not() {
-        let disk = Medium::Pretended(Service::parse("const:5ms").unwrap()).open().unwrap();
+        let disk = Medium::Simulated(ServiceTime::parse("const:5ms").unwrap()).open().unwrap();
         let (sender, records) = channel();
         let began = Instant::now();
         let thread = thread::spawn(move || serve(disk, &records));
         let kept: Vec<_> = (0..8u8)
             .map(|number| {
-                let answer = Arc::<Mutex<Answer>>::default();
-                sender.send(Record { bytes: vec![number], answer: Arc::clone(&answer) }).unwrap();
+                let answer = Arc::<Mutex<Completion>>::default();
+                sender.send(Record { bytes: vec![number], completion: Arc::clone(&answer) }).unwrap();
                 answer
             })
             .collect();
-        (0..1_000).for_each(|_| sender.send(Record { bytes: Vec::new(), answer: Arc::default() }).unwrap());
+        (0..1_000).for_each(|_| sender.send(Record { bytes: Vec::new(), completion: Arc::default() }).unwrap());
         drop(sender);
         assert_eq!(thread.join().unwrap(), 8, "nobody waits for the others");
         let took = began.elapsed();

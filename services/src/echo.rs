@@ -1,11 +1,11 @@
 //! Sends the argument back: what the server itself costs.
 
 use crate::arguments::Values;
-use crate::case::{Case, CaseError, Progress, Requests, Target};
-use crate::served::{Backend, Bottleneck, Served};
+use crate::backend::{Backend, Bottleneck, InProcessService};
+use crate::definition::{PrepareError, Progress, Requests, ServiceDefinition, Target};
 use leeward_core::units::UnitError;
-use leeward_rpc::ask::Ask;
-use leeward_rpc::server::{Builder, Failed, Handler, Request, Server, ServerError};
+use leeward_rpc::generator::RequestGenerator;
+use leeward_rpc::server::{Builder, Handler, HandlerError, Request, Server, ServerError};
 use leeward_rpc::wire::Method;
 use std::fmt::{self, Display, Formatter};
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use std::sync::Arc;
 pub struct Echo;
 
 impl Handler for Echo {
-    fn call(&self, request: &Request<'_>, reply: &mut Vec<u8>) -> Result<(), Failed> {
+    fn call(&self, request: &Request<'_>, reply: &mut Vec<u8>) -> Result<(), HandlerError> {
         reply.extend_from_slice(request.payload);
         Ok(())
     }
@@ -23,9 +23,9 @@ impl Handler for Echo {
 
 /// The echo service in the catalogue.
 #[derive(Clone, Copy, Debug)]
-pub struct EchoCase;
+pub struct EchoDefinition;
 
-impl Case for EchoCase {
+impl ServiceDefinition for EchoDefinition {
     fn name(&self) -> &'static str {
         "echo"
     }
@@ -34,7 +34,7 @@ impl Case for EchoCase {
         "Sends the argument back"
     }
 
-    fn open(&self, _: &Values, _: usize, _: &Progress<'_>) -> Result<Box<dyn Backend>, CaseError> {
+    fn open(&self, _: &Values, _: usize, _: &Progress<'_>) -> Result<Box<dyn Backend>, PrepareError> {
         Ok(Box::new(EchoBackend))
     }
 
@@ -44,7 +44,7 @@ impl Case for EchoCase {
 
     fn requests(&self, text: &str) -> Result<Arc<dyn Requests>, UnitError> {
         match text {
-            "echo" => Ok(Arc::new(Echoes)),
+            "echo" => Ok(Arc::new(EchoRequests)),
             _ => Err(UnitError { written: text.chars().take(40).collect(), expected: "`echo`" }),
         }
     }
@@ -60,16 +60,16 @@ impl Backend for EchoBackend {
 
 /// Asks for eight bytes, drawn for each request, to be sent back.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Echoes;
+pub(crate) struct EchoRequests;
 
-impl Display for Echoes {
+impl Display for EchoRequests {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         f.write_str("echo")
     }
 }
 
-impl Ask for Echoes {
-    fn ask(&self, random: u64, payload: &mut Vec<u8>) -> Method {
+impl RequestGenerator for EchoRequests {
+    fn generate(&self, random: u64, payload: &mut Vec<u8>) -> Method {
         payload.extend_from_slice(&random.to_le_bytes());
         Method(0)
     }
@@ -79,17 +79,17 @@ impl Ask for Echoes {
     }
 }
 
-impl Requests for Echoes {
+impl Requests for EchoRequests {
     fn is_cpu_bound(&self) -> bool {
         true
     }
 
-    fn prepare(&self, _: &Target<'_>) -> Result<Option<Arc<dyn Ask>>, CaseError> {
+    fn prepare(&self, _: &Target<'_>) -> Result<Option<Arc<dyn RequestGenerator>>, PrepareError> {
         Ok(Some(Arc::new(*self)))
     }
 
-    fn both_ends(&self, _: &Progress<'_>) -> Result<Served, CaseError> {
+    fn prepare_in_process(&self, _: &Progress<'_>) -> Result<InProcessService, PrepareError> {
         let (backend, ask) = (Arc::new(EchoBackend), Arc::new(*self));
-        Ok(Served { backend, ask: Some(ask), words: None, bottleneck: Bottleneck::Cores })
+        Ok(InProcessService { backend, generator: Some(ask), description: None, bottleneck: Bottleneck::Cores })
     }
 }

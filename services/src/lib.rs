@@ -10,10 +10,10 @@
 #![forbid(unsafe_code)]
 
 pub mod arguments;
-pub mod case;
+pub mod backend;
+pub mod definition;
 pub mod disk;
 pub mod echo;
-pub mod served;
 pub mod synthetic;
 pub mod tier;
 pub mod tiers;

@@ -2,18 +2,18 @@
 //! the same seed gives the same work to every server.
 
 use crate::arguments::Values;
-use crate::case::{Case, CaseError, Progress, Requests, Target};
-use crate::served::{Backend, Bottleneck, Served};
+use crate::backend::{Backend, Bottleneck, InProcessService};
+use crate::definition::{PrepareError, Progress, Requests, ServiceDefinition, Target};
 use leeward_core::units::{Nanos, UnitError};
-use leeward_rpc::ask::Ask;
-use leeward_rpc::server::{Builder, Failed, Handler, Request, Server, ServerError};
+use leeward_rpc::generator::RequestGenerator;
+use leeward_rpc::server::{Builder, Handler, HandlerError, Request, Server, ServerError};
 use leeward_runtime::Clock;
-use leeward_workload::Service;
+use leeward_workload::ServiceTime;
 use std::fmt::{self, Display, Formatter};
 use std::sync::Arc;
 
 /// The longest that a request may ask for: a mistake in units should not take a core away for good.
-pub const LONGEST: Nanos = Nanos::from_secs(1);
+pub const SERVICE_TIME_MAX: Nanos = Nanos::from_secs(1);
 
 /// The synthetic service. Argument: nanoseconds, 8 bytes, little-endian. Result: none.
 #[derive(Clone, Debug)]
@@ -35,9 +35,9 @@ impl Default for Synthetic {
 }
 
 impl Handler for Synthetic {
-    fn call(&self, request: &Request<'_>, _: &mut Vec<u8>) -> Result<(), Failed> {
+    fn call(&self, request: &Request<'_>, _: &mut Vec<u8>) -> Result<(), HandlerError> {
         let began = self.clock.now();
-        let span = asked_for(request.payload)?;
+        let span = requested_time(request.payload)?;
         while self.clock.now().since(began) < span {
             std::hint::spin_loop();
         }
@@ -46,22 +46,22 @@ impl Handler for Synthetic {
 }
 
 /// The span that an argument asks for.
-fn asked_for(payload: &[u8]) -> Result<Nanos, Failed> {
+fn requested_time(payload: &[u8]) -> Result<Nanos, HandlerError> {
     let bytes = payload.first_chunk::<8>().ok_or_else(|| {
-        Failed::Because("expected at least 8 bytes: the service time in nanoseconds, little-endian".into())
+        HandlerError::Message("expected at least 8 bytes: the service time in nanoseconds, little-endian".into())
     })?;
     let span = Nanos(u64::from_le_bytes(*bytes));
-    if span > LONGEST {
-        return Err(Failed::Because(format!("a service time of {span}; accepted: up to {LONGEST}")));
+    if span > SERVICE_TIME_MAX {
+        return Err(HandlerError::Message(format!("a service time of {span}; accepted: up to {SERVICE_TIME_MAX}")));
     }
     Ok(span)
 }
 
 /// The synthetic service in the catalogue.
 #[derive(Clone, Copy, Debug)]
-pub struct SyntheticCase;
+pub struct SyntheticDefinition;
 
-impl Case for SyntheticCase {
+impl ServiceDefinition for SyntheticDefinition {
     fn name(&self) -> &'static str {
         "synthetic"
     }
@@ -70,7 +70,7 @@ impl Case for SyntheticCase {
         "Keeps a core busy for as long as the request says"
     }
 
-    fn open(&self, _: &Values, _: usize, _: &Progress<'_>) -> Result<Box<dyn Backend>, CaseError> {
+    fn open(&self, _: &Values, _: usize, _: &Progress<'_>) -> Result<Box<dyn Backend>, PrepareError> {
         Ok(Box::new(SyntheticBackend))
     }
 
@@ -79,7 +79,8 @@ impl Case for SyntheticCase {
     }
 
     fn requests(&self, text: &str) -> Result<Arc<dyn Requests>, UnitError> {
-        Service::parse(text).map(|times| Arc::new(Times { times, text: text.into() }) as Arc<dyn Requests>)
+        ServiceTime::parse(text)
+            .map(|times| Arc::new(SyntheticRequests { service_times: times, text: text.into() }) as Arc<dyn Requests>)
     }
 }
 
@@ -93,34 +94,39 @@ impl Backend for SyntheticBackend {
 
 /// Service times, and how they were written.
 #[derive(Clone, Debug)]
-struct Times {
-    times: Service,
+struct SyntheticRequests {
+    service_times: ServiceTime,
     text: String,
 }
 
-impl Display for Times {
+impl Display for SyntheticRequests {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         f.write_str(&self.text)
     }
 }
 
-impl Requests for Times {
-    fn times(&self) -> Option<&Service> {
-        Some(&self.times)
+impl Requests for SyntheticRequests {
+    fn service_times(&self) -> Option<&ServiceTime> {
+        Some(&self.service_times)
     }
 
-    fn prepare(&self, _: &Target<'_>) -> Result<Option<Arc<dyn Ask>>, CaseError> {
+    fn prepare(&self, _: &Target<'_>) -> Result<Option<Arc<dyn RequestGenerator>>, PrepareError> {
         Ok(None)
     }
 
-    fn both_ends(&self, _: &Progress<'_>) -> Result<Served, CaseError> {
-        Ok(both_ends())
+    fn prepare_in_process(&self, _: &Progress<'_>) -> Result<InProcessService, PrepareError> {
+        Ok(in_process())
     }
 }
 
 /// Both ends, whatever the service times.
-pub fn both_ends() -> Served {
-    Served { backend: Arc::new(SyntheticBackend), ask: None, words: None, bottleneck: Bottleneck::Cores }
+pub fn in_process() -> InProcessService {
+    InProcessService {
+        backend: Arc::new(SyntheticBackend),
+        generator: None,
+        description: None,
+        bottleneck: Bottleneck::Cores,
+    }
 }
 
 #[cfg(test)]
@@ -129,9 +135,9 @@ mod tests {
 
     #[test]
     fn an_argument_is_a_span_within_reason() {
-        assert_eq!(asked_for(&10_000u64.to_le_bytes()), Ok(Nanos::from_micros(10)));
-        assert_eq!(asked_for(&[1, 0, 0, 0, 0, 0, 0, 0, 9, 9]), Ok(Nanos(1)));
-        assert!(asked_for(&[1, 2, 3]).is_err());
-        assert!(asked_for(&u64::MAX.to_le_bytes()).is_err());
+        assert_eq!(requested_time(&10_000u64.to_le_bytes()), Ok(Nanos::from_micros(10)));
+        assert_eq!(requested_time(&[1, 0, 0, 0, 0, 0, 0, 0, 9, 9]), Ok(Nanos(1)));
+        assert!(requested_time(&[1, 2, 3]).is_err());
+        assert!(requested_time(&u64::MAX.to_le_bytes()).is_err());
     }
 }

@@ -1,19 +1,20 @@
 //! Asks leaves to send the argument back, and says how many did: the smallest service of a tier, for measuring threading models (µTune §7's
 //! null service).
 
-use crate::arguments::{Argument, Elsewhere, Kind, Values};
-use crate::case::{Case, CaseError, Progress, Requests, Target};
-use crate::served::{Backend, Served};
-use crate::tiers::questions::has_leaves;
-use crate::tiers::{BEGIN, LEAF_ADMISSION, Way};
+use crate::arguments::{Argument, Kind, UnsupportedPolicy, Values};
+use crate::backend::{Backend, InProcessService};
+use crate::definition::{PrepareError, Progress, Requests, ServiceDefinition, Target};
+use crate::tiers::queries::in_process_error;
+use crate::tiers::{BEGIN, LEAF_ADMISSION, MidTierConfig};
 use leeward_core::units::{Nanos, UnitError, parse_duration};
-use leeward_rpc::ask::Ask;
-use leeward_rpc::server::{Builder, Failed, Request, Server, ServerError};
+use leeward_rpc::generator::RequestGenerator;
+use leeward_rpc::server::{Builder, HandlerError, Request, Server, ServerError};
 use leeward_rpc::tier::{
-    Calls, Enough, LeafId, Leaves, Links, MidTier, Needs, Options, Replies, Reply, Step, Tier, TierError,
+    Calls, GatherCondition, LeafId, Leaves, Links, MidTier, Options, Replies, Reply, RequiredLeaves, Step, Tier,
+    TierError,
 };
 use leeward_rpc::wire::Method;
-use leeward_threading::Threading;
+use leeward_threading::ThreadingSetup;
 use std::fmt::{self, Display, Formatter};
 use std::sync::Arc;
 
@@ -24,7 +25,7 @@ pub const LEAVES: Argument = Argument {
     help: "Leaves to ask, with commas between them",
     kind: Kind::Text,
     default: None,
-    elsewhere: Elsewhere::Refused,
+    unsupported: UnsupportedPolicy::Refused,
 };
 
 /// End of the name of a file of curves.
@@ -37,19 +38,19 @@ pub const THREADING: Argument = Argument {
     help: "Threading model and its pools: SIP1, SDB1-16, AIP1-0-1, ADB1-4-4 or CORE2; or curves of `leeward train`, from which a policy chooses",
     kind: Kind::Checked(|text| match text.ends_with(CURVES) {
         true => Ok(()),
-        false => text.parse::<Threading>().map(|_| ()).map_err(|error| error.to_string()),
+        false => text.parse::<ThreadingSetup>().map(|_| ()).map_err(|error| error.to_string()),
     }),
     default: Some("SDB1-16"),
-    elsewhere: Elsewhere::Refused,
+    unsupported: UnsupportedPolicy::Refused,
 };
 
 const ASK: Argument = Argument {
     name: "ask",
     value_name: "all|N",
     help: "How many leaves each request asks: all, or so many of them in turn",
-    kind: Kind::Checked(|text| asked(text).map(|_| ())),
+    kind: Kind::Checked(|text| parse_ask(text).map(|_| ())),
     default: Some("all"),
-    elsewhere: Elsewhere::Refused,
+    unsupported: UnsupportedPolicy::Refused,
 };
 
 const LINKS: Argument = Argument {
@@ -58,7 +59,7 @@ const LINKS: Argument = Argument {
     help: "Connections of async models: of each response thread, or shared by all",
     kind: Kind::Checked(|text| links(text).map(|_| ())),
     default: Some("sharded"),
-    elsewhere: Elsewhere::Refused,
+    unsupported: UnsupportedPolicy::Refused,
 };
 
 /// Time that a tier waits for leaves.
@@ -68,7 +69,7 @@ pub const TIMEOUT: Argument = Argument {
     help: "How long a request waits for its leaves at most; auto: as long as the objective allows (docs/tiers.md)",
     kind: Kind::Checked(|text| timeout(text).map(|_| ())),
     default: Some("auto"),
-    elsewhere: Elsewhere::Refused,
+    unsupported: UnsupportedPolicy::Refused,
 };
 
 /// The wait that was said; `None`: it follows from the objective.
@@ -79,7 +80,7 @@ pub(crate) fn timeout(text: &str) -> Result<Option<Nanos>, String> {
     }
 }
 
-fn asked(text: &str) -> Result<usize, String> {
+fn parse_ask(text: &str) -> Result<usize, String> {
     let count =
         if text == "all" { Some(usize::MAX) } else { text.parse().ok().filter(|count| (1..=255).contains(count)) };
     count.ok_or_else(|| "accepted: `all`, or a whole number from 1 to 255".into())
@@ -95,58 +96,58 @@ fn links(text: &str) -> Result<Links, String> {
 
 /// Asks some leaves to send the argument back. Result: how many it asked, how many answered, and the argument.
 #[derive(Debug)]
-pub struct Fan {
-    ask: usize,
+pub struct FanOut {
+    width: usize,
 }
 
-impl Fan {
+impl FanOut {
     /// Asks so many leaves, or all there are.
     pub fn new(ask: usize) -> Self {
-        Fan { ask }
+        FanOut { width: ask }
     }
 
     /// Leaves of so many that a request with this argument asks.
-    fn asks(&self, argument: &[u8], leaves: usize) -> impl Iterator<Item = LeafId> + use<> {
+    fn targets(&self, argument: &[u8], leaves: usize) -> impl Iterator<Item = LeafId> + use<> {
         // The argument's bits choose where a part of the leaves begins: the same requests ask the same leaves.
         let bits = argument.first_chunk::<8>().map_or(0, |bytes| u64::from_le_bytes(*bytes));
         let first = (bits % leaves.max(1) as u64) as usize;
-        (0..self.ask.min(leaves)).map(move |step| LeafId(((first + step) % leaves) as u16))
+        (0..self.width.min(leaves)).map(move |step| LeafId(((first + step) % leaves) as u16))
     }
 }
 
 /// The request's argument, between the steps.
 #[derive(Debug, Default)]
-pub struct Asked(Vec<u8>);
+pub struct FanOutState(Vec<u8>);
 
-impl MidTier for Fan {
-    type State = Asked;
+impl MidTier for FanOut {
+    type State = FanOutState;
 
-    fn needs(&self, request: &Request<'_>, needs: &mut Needs<'_>) {
-        self.asks(request.payload, needs.leaves().count()).for_each(|leaf| needs.leaf(leaf));
+    fn required_leaves(&self, request: &Request<'_>, needs: &mut RequiredLeaves<'_>) {
+        self.targets(request.payload, needs.leaves().count()).for_each(|leaf| needs.leaf(leaf));
     }
 
     fn begin(
         &self,
         request: &Request<'_>,
-        Asked(argument): &mut Asked,
+        FanOutState(argument): &mut FanOutState,
         calls: &mut Calls<'_>,
         _: &mut Vec<u8>,
-    ) -> Result<Step, Failed> {
+    ) -> Result<Step, HandlerError> {
         argument.clear();
         argument.extend_from_slice(request.payload);
-        for leaf in self.asks(request.payload, calls.leaves().count()) {
+        for leaf in self.targets(request.payload, calls.leaves().count()) {
             calls.call(leaf, Method(0), |bytes| bytes.extend_from_slice(request.payload));
         }
-        Ok(Step::Gather(Enough::All))
+        Ok(Step::Gather(GatherCondition::All))
     }
 
     fn resume(
         &self,
-        Asked(argument): &mut Asked,
+        FanOutState(argument): &mut FanOutState,
         came: &Replies<'_>,
         _: &mut Calls<'_>,
         reply: &mut Vec<u8>,
-    ) -> Result<Step, Failed> {
+    ) -> Result<Step, HandlerError> {
         let answered = came.iter().filter(|reply| *reply == Reply::Result(argument)).count();
         reply.extend([came.len().min(255) as u8, answered.min(255) as u8]);
         reply.extend_from_slice(argument);
@@ -156,9 +157,9 @@ impl MidTier for Fan {
 
 /// The service of a tier in the catalogue.
 #[derive(Clone, Copy, Debug)]
-pub struct TierCase;
+pub struct TierDefinition;
 
-impl Case for TierCase {
+impl ServiceDefinition for TierDefinition {
     fn name(&self) -> &'static str {
         "tier"
     }
@@ -171,13 +172,13 @@ impl Case for TierCase {
         &[LEAVES, THREADING, ASK, LINKS, TIMEOUT, LEAF_ADMISSION, BEGIN]
     }
 
-    fn open(&self, values: &Values, _: usize, _: &Progress<'_>) -> Result<Box<dyn Backend>, CaseError> {
-        let Way { leaves, threading, .. } = Way::of(values, self.name())?;
+    fn open(&self, values: &Values, _: usize, _: &Progress<'_>) -> Result<Box<dyn Backend>, PrepareError> {
+        let MidTierConfig { leaves, threading, .. } = MidTierConfig::from_values(values, self.name())?;
         let text =
             |argument: &Argument| values.text(argument.name).or(argument.default).unwrap_or_default().to_string();
-        let links = links(&text(&LINKS)).map_err(CaseError::input)?;
-        let ask = asked(&text(&ASK)).map_err(CaseError::input)?;
-        Ok(Box::new(TierBackend { leaves: leaves.links(links), threading, ask }))
+        let links = links(&text(&LINKS)).map_err(PrepareError::input)?;
+        let ask = parse_ask(&text(&ASK)).map_err(PrepareError::input)?;
+        Ok(Box::new(TierBackend { leaves: leaves.links(links), threading, fan_out: ask }))
     }
 
     fn requests_help(&self) -> &'static str {
@@ -186,7 +187,7 @@ impl Case for TierCase {
 
     fn requests(&self, text: &str) -> Result<Arc<dyn Requests>, UnitError> {
         match text {
-            "tier" => Ok(Arc::new(Asks)),
+            "tier" => Ok(Arc::new(TierRequests)),
             _ => Err(UnitError { written: text.chars().take(40).collect(), expected: "`tier`" }),
         }
     }
@@ -197,9 +198,9 @@ pub struct TierBackend {
     /// Leaves that it asks.
     pub leaves: Leaves,
     /// Its threading model.
-    pub threading: Threading,
+    pub threading: ThreadingSetup,
     /// How many leaves each request asks.
-    pub ask: usize,
+    pub fan_out: usize,
 }
 
 impl TierBackend {
@@ -208,7 +209,7 @@ impl TierBackend {
     /// # Errors
     /// See [`TierError`].
     pub fn start_tier(&self, builder: Builder, address: &str, options: Options) -> Result<Tier, TierError> {
-        builder.start_tier(address, options, Fan::new(self.ask))
+        builder.start_tier(address, options, FanOut::new(self.fan_out))
     }
 }
 
@@ -225,16 +226,16 @@ impl Backend for TierBackend {
 
 /// Asks for eight bytes, drawn for each request, to be sent back by every leaf that is asked.
 #[derive(Clone, Copy, Debug)]
-struct Asks;
+struct TierRequests;
 
-impl Display for Asks {
+impl Display for TierRequests {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         f.write_str("tier")
     }
 }
 
-impl Ask for Asks {
-    fn ask(&self, random: u64, payload: &mut Vec<u8>) -> Method {
+impl RequestGenerator for TierRequests {
+    fn generate(&self, random: u64, payload: &mut Vec<u8>) -> Method {
         payload.extend_from_slice(&random.to_le_bytes());
         Method(0)
     }
@@ -245,13 +246,13 @@ impl Ask for Asks {
     }
 }
 
-impl Requests for Asks {
-    fn prepare(&self, _: &Target<'_>) -> Result<Option<Arc<dyn Ask>>, CaseError> {
+impl Requests for TierRequests {
+    fn prepare(&self, _: &Target<'_>) -> Result<Option<Arc<dyn RequestGenerator>>, PrepareError> {
         Ok(Some(Arc::new(*self)))
     }
 
-    fn both_ends(&self, _: &Progress<'_>) -> Result<Served, CaseError> {
-        Err(has_leaves())
+    fn prepare_in_process(&self, _: &Progress<'_>) -> Result<InProcessService, PrepareError> {
+        Err(in_process_error())
     }
 }
 
@@ -260,20 +261,20 @@ mod tests {
     use super::*;
     use crate::arguments::Value;
 
-    fn refused(leaves: &str) -> String {
-        let mut values = Values::defaults(TierCase.arguments());
+    fn open_error(leaves: &str) -> String {
+        let mut values = Values::defaults(TierDefinition.arguments());
         values.set(LEAVES.name, Value::Text(leaves.into()));
-        let opened = TierCase.open(&values, 1, &|_| ());
+        let opened = TierDefinition.open(&values, 1, &|_| ());
         opened.err().unwrap_or_else(|| panic!("{leaves}")).to_string()
     }
 
     #[test]
     fn leaves_must_be_there_once_each() {
-        assert!(refused("").contains("needs --leaves"));
-        assert!(refused("127.0.0.1:7001,127.0.0.1:7001").contains("twice"));
-        assert!(refused("127.0.0.1:7001,,").contains("accepted: HOST:PORT"));
+        assert!(open_error("").contains("needs --leaves"));
+        assert!(open_error("127.0.0.1:7001,127.0.0.1:7001").contains("twice"));
+        assert!(open_error("127.0.0.1:7001,,").contains("accepted: HOST:PORT"));
         let crowd: Vec<String> = (0..300).map(|port| format!("127.0.0.1:{}", 7_000 + port)).collect();
-        assert!(refused(&crowd.join(",")).contains("300 leaves; accepted: 1 to 255"));
+        assert!(open_error(&crowd.join(",")).contains("300 leaves; accepted: 1 to 255"));
     }
 
     #[test]

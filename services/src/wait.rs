@@ -1,15 +1,15 @@
 //! Sends the argument back after a while, without keeping a core busy: a leaf whose time passes elsewhere, as a disk's or another machine's
 //! does. Tiers are measured with it where their own threads are to be the bottleneck.
 
-use crate::arguments::{Argument, Elsewhere, Kind, Values};
-use crate::case::{Case, CaseError, Progress, Requests, Target};
-use crate::echo::Echoes;
-use crate::served::{Backend, Bottleneck, Served};
+use crate::arguments::{Argument, Kind, UnsupportedPolicy, Values};
+use crate::backend::{Backend, Bottleneck, InProcessService};
+use crate::definition::{PrepareError, Progress, Requests, ServiceDefinition, Target};
+use crate::echo::EchoRequests;
 use leeward_core::units::UnitError;
-use leeward_engine::AlarmClock;
-use leeward_rpc::ask::Ask;
+use leeward_engine::TaskTimer;
+use leeward_rpc::generator::RequestGenerator;
 use leeward_rpc::server::{Builder, OwnedRequest, Server, ServerError};
-use leeward_workload::Service;
+use leeward_workload::ServiceTime;
 use leeward_workload::rng::{Purpose, Rng};
 use std::fmt::{self, Display, Formatter};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -19,16 +19,16 @@ const TIME: Argument = Argument {
     name: "wait-time",
     value_name: "TIME",
     help: "How long each request waits: const:, exp:, bimodal: or lognormal: and a mean",
-    kind: Kind::Checked(|text| Service::parse(text).map(|_| ()).map_err(|error| error.to_string())),
+    kind: Kind::Checked(|text| ServiceTime::parse(text).map(|_| ()).map_err(|error| error.to_string())),
     default: Some("const:50us"),
-    elsewhere: Elsewhere::Refused,
+    unsupported: UnsupportedPolicy::Refused,
 };
 
 /// The waiting service in the catalogue.
 #[derive(Clone, Copy, Debug)]
-pub struct WaitCase;
+pub struct WaitDefinition;
 
-impl Case for WaitCase {
+impl ServiceDefinition for WaitDefinition {
     fn name(&self) -> &'static str {
         "wait"
     }
@@ -41,8 +41,8 @@ impl Case for WaitCase {
         &[TIME]
     }
 
-    fn open(&self, values: &Values, _: usize, _: &Progress<'_>) -> Result<Box<dyn Backend>, CaseError> {
-        let times = Service::parse(values.text(TIME.name).unwrap_or("const:50us")).map_err(CaseError::input)?;
+    fn open(&self, values: &Values, _: usize, _: &Progress<'_>) -> Result<Box<dyn Backend>, PrepareError> {
+        let times = ServiceTime::parse(values.text(TIME.name).unwrap_or("const:50us")).map_err(PrepareError::input)?;
         Ok(Box::new(WaitBackend { times }))
     }
 
@@ -52,7 +52,7 @@ impl Case for WaitCase {
 
     fn requests(&self, text: &str) -> Result<Arc<dyn Requests>, UnitError> {
         match text {
-            "wait" => Ok(Arc::new(Waits)),
+            "wait" => Ok(Arc::new(WaitRequests)),
             _ => Err(UnitError { written: text.chars().take(40).collect(), expected: "`wait`" }),
         }
     }
@@ -62,12 +62,12 @@ impl Case for WaitCase {
 #[derive(Clone, Debug)]
 pub struct WaitBackend {
     /// Times that its requests wait, drawn anew for each in the same order after every start.
-    pub times: Service,
+    pub times: ServiceTime,
 }
 
 impl Backend for WaitBackend {
     fn start(&self, builder: Builder, address: &str) -> Result<Server, ServerError> {
-        let clock = AlarmClock::new()?;
+        let clock = TaskTimer::new()?;
         let times = self.times.clone();
         let draws = Arc::new(Mutex::new(Rng::new(1, Purpose::Service)));
         let guest = clock.clone();
@@ -85,22 +85,27 @@ impl Backend for WaitBackend {
 
 /// Asks for eight bytes to be sent back.
 #[derive(Clone, Copy, Debug)]
-struct Waits;
+struct WaitRequests;
 
-impl Display for Waits {
+impl Display for WaitRequests {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         f.write_str("wait")
     }
 }
 
-impl Requests for Waits {
-    fn prepare(&self, _: &Target<'_>) -> Result<Option<Arc<dyn Ask>>, CaseError> {
-        Ok(Some(Arc::new(Echoes)))
+impl Requests for WaitRequests {
+    fn prepare(&self, _: &Target<'_>) -> Result<Option<Arc<dyn RequestGenerator>>, PrepareError> {
+        Ok(Some(Arc::new(EchoRequests)))
     }
 
-    fn both_ends(&self, progress: &Progress<'_>) -> Result<Served, CaseError> {
-        let backend = WaitCase.open(&Values::defaults(&[TIME]), 1, progress)?;
-        let ask = Some(Arc::new(Echoes) as Arc<dyn Ask>);
-        Ok(Served { backend: backend.into(), ask, words: None, bottleneck: Bottleneck::Cores })
+    fn prepare_in_process(&self, progress: &Progress<'_>) -> Result<InProcessService, PrepareError> {
+        let backend = WaitDefinition.open(&Values::defaults(&[TIME]), 1, progress)?;
+        let ask = Some(Arc::new(EchoRequests) as Arc<dyn RequestGenerator>);
+        Ok(InProcessService {
+            backend: backend.into(),
+            generator: ask,
+            description: None,
+            bottleneck: Bottleneck::Cores,
+        })
     }
 }

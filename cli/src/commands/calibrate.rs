@@ -7,15 +7,15 @@ use leeward_core::units::Nanos;
 use leeward_lab::real;
 use leeward_lab::run::RunError;
 use leeward_lab::scenario::{machine, machine_threads};
-use leeward_plant::{Machine, Placement, Threads};
+use leeward_plant::{Machine, MeasuredThreadCosts, Placement};
 use leeward_services::synthetic;
-use leeward_workload::Service;
+use leeward_workload::ServiceTime;
 
-use super::target;
-use crate::demo::words::thousands;
+use super::output_files;
+use crate::demo::format::thousands;
 use crate::failure::Failure;
-use crate::interrupt::{Interrupt, Leaving};
-use crate::progress::Steps;
+use crate::interrupt::{Interrupt, StopMode};
+use crate::progress::Spinner;
 use crate::stdout;
 
 /// Measure this machine and write it down for the simulator
@@ -44,72 +44,72 @@ pub(crate) struct CalibrateArgs {
 
 /// The command.
 pub(crate) fn calibrate(args: &CalibrateArgs) -> Result<(), Failure> {
-    let service = Service::parse(&args.service).map_err(|error| Failure::Input(anyhow!("--service: {error}")))?;
+    let service = ServiceTime::parse(&args.service).map_err(|error| Failure::Input(anyhow!("--service: {error}")))?;
     if let Some(path) = &args.out {
         // Better now than after the measurement.
-        target::check_file("--out", path)?;
+        output_files::check_file("--out", path)?;
     }
     let failed = |source| match source {
         leeward_plant::RealError::Cancelled => Failure::Interrupted,
         source => Failure::from(RunError::Real { run: "measuring this machine".into(), source }),
     };
-    let interrupt = Interrupt::listen(Leaving::Soon)?;
+    let interrupt = Interrupt::listen(StopMode::Prompt)?;
     let placement = Placement::choose(args.cores.into()).map_err(failed)?;
     let measured = {
-        let steps = Steps::watched("calibrate", &interrupt);
+        let steps = Spinner::with_interrupt("calibrate", &interrupt);
         let step = |step: &str| steps.show(step);
-        Machine::measure(&placement, &synthetic::both_ends(), &service, args.clients, interrupt.flag(), step)
+        Machine::measure(&placement, &synthetic::in_process(), &service, args.clients, interrupt.flag(), step)
             .map_err(failed)?
     };
     let threads = match args.threads {
         false => None,
         true => {
-            let steps = Steps::watched("calibrate", &interrupt);
+            let steps = Spinner::with_interrupt("calibrate", &interrupt);
             let costs = (measured.costs.receive, measured.costs.send);
             let step = |step: &str| steps.show(step);
-            Some(Threads::measure(&placement, costs, interrupt.flag(), step).map_err(failed)?)
+            Some(MeasuredThreadCosts::measure(&placement, costs, interrupt.flag(), step).map_err(failed)?)
         }
     };
     interrupt.finish()?;
-    let (server, network) = real::models(&measured, &placement);
-    let mut words = words(args, &measured, &placement);
+    let (server, network) = real::to_sim_models(&measured, &placement);
+    let mut words = describe_machine(args, &measured, &placement);
     let mut text = String::new();
     if let Some(threads) = &threads {
-        words += &words_of(threads, &measured);
-        text = machine_threads::text(&threads.costs);
+        words += &describe_threads(threads, &measured);
+        text = machine_threads::to_toml(&threads.costs);
     }
-    let text = machine::text(&words, &server, &network) + &text;
+    let text = machine::to_toml(&words, &server, &network) + &text;
     match &args.out {
         None => stdout::print(text.trim_end()),
         Some(path) => {
-            target::write(path, &text)?;
+            output_files::write(path, &text)?;
             stdout::print(&format!("{words}\n\nWritten to {}", path.display()))
         }
     }
 }
 
 /// Stalls that take more of a CPU than this make its wake-ups doubtful.
-const STALLED: f64 = 0.03;
+const STALLED_MAX: f64 = 0.03;
 
 /// Costs of threads, in words, and reasons to doubt them.
-fn words_of(threads: &Threads, measured: &Machine) -> String {
+fn describe_threads(threads: &MeasuredThreadCosts, measured: &Machine) -> String {
     let mut text: String = threads.notes.iter().map(|note| format!("\n{note}.")).collect();
     let stalled = measured.stalls.map_or(0.0, |stalls| 1.0 - stalls.available());
-    if stalled > STALLED {
+    if stalled > STALLED_MAX {
         text += &format!("\nDOUBTFUL: the machine took {:.1} % of a CPU's time away.", stalled * 100.0);
     }
-    for doubt in &threads.doubts {
+    for doubt in &threads.warnings {
         text += &format!("\nDOUBTFUL: {doubt}.");
     }
     text
 }
 
 /// Measurements, in words for people.
-fn words(args: &CalibrateArgs, measured: &Machine, placement: &Placement) -> String {
+fn describe_machine(args: &CalibrateArgs, measured: &Machine, placement: &Placement) -> String {
     let cores = placement.server.len();
     let stalls = match measured.stalls {
         Some(stalls) => {
-            let (every, lasts) = (stalls.every, stalls.lasts);
+            let (every, lasts) = (stalls.mean_interval, stalls.mean_length);
             let lost = (1.0 - stalls.available()) * 100.0;
             format!("A busy CPU loses {lost:.1} % of its time, mostly to stalls of about {lasts} (one in {every}).")
         }

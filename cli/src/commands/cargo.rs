@@ -25,5 +25,5 @@ Options of ours, here or in LEEWARD_CC_OPTIONS: those of `leeward help cc`, exce
 
 /// The command: only comes back if cargo can't be run.
 pub(crate) fn cargo(args: CargoArgs) -> MissingCompiler {
-    MissingCompiler::unless_run(args.arguments, leeward_compilers::cargo::cargo)
+    MissingCompiler::from_exec(args.arguments, leeward_compilers::cargo::cargo)
 }

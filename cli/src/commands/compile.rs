@@ -43,7 +43,7 @@ pub(crate) struct MissingCompiler {
 
 impl MissingCompiler {
     /// `run` only comes back if the compiler that it becomes can't be run.
-    pub(crate) fn unless_run<E: Into<anyhow::Error>>(
+    pub(crate) fn from_exec<E: Into<anyhow::Error>>(
         arguments: Vec<OsString>,
         run: impl FnOnce(Vec<OsString>) -> E,
     ) -> MissingCompiler {
@@ -54,5 +54,5 @@ impl MissingCompiler {
 
 /// The command: only comes back if clang can't be run.
 pub(crate) fn compile(language: Language, args: CompilerArgs) -> MissingCompiler {
-    MissingCompiler::unless_run(args.arguments, |arguments| clang::compile(language, arguments))
+    MissingCompiler::from_exec(args.arguments, |arguments| clang::compile(language, arguments))
 }

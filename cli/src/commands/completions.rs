@@ -6,8 +6,8 @@ use anyhow::Context;
 use clap::Command;
 use clap_complete::Shell;
 
-use super::target;
-use crate::failure::{Failure, with_file};
+use super::output_files;
+use crate::failure::{Failure, file_failure};
 use crate::stdout;
 
 /// Print the completions of a shell
@@ -42,17 +42,17 @@ pub(crate) fn completions(args: &CompletionsArgs, mut command: Command) -> Resul
 
 /// The command that writes man pages.
 pub(crate) fn man(args: &ManArgs, mut command: Command) -> Result<(), Failure> {
-    target::check_folder(&args.folder)?;
+    output_files::check_folder(&args.folder)?;
     std::fs::create_dir_all(&args.folder).with_context(|| args.folder.display().to_string()).map_err(Failure::Input)?;
     command.build();
-    page(&command, "leeward", &args.folder)?;
+    write_page(&command, "leeward", &args.folder)?;
     for below in command.get_subcommands().filter(|below| below.get_name() != "help") {
-        page(below, &format!("leeward-{}", below.get_name()), &args.folder)?;
+        write_page(below, &format!("leeward-{}", below.get_name()), &args.folder)?;
     }
     Ok(())
 }
 
-fn page(command: &Command, name: &str, folder: &Path) -> Result<(), Failure> {
+fn write_page(command: &Command, name: &str, folder: &Path) -> Result<(), Failure> {
     // clap wants names that live as long as the program; there are thirty of them.
     let named: &'static str = Box::leak(name.to_string().into_boxed_str());
     let mut text = Vec::new();
@@ -62,7 +62,7 @@ fn page(command: &Command, name: &str, folder: &Path) -> Result<(), Failure> {
         .render(&mut text)
         .and_then(|()| std::fs::write(&file, &text))
         .with_context(written)
-        .map_err(with_file)
+        .map_err(file_failure)
 }
 
 #[cfg(test)]

@@ -6,10 +6,10 @@ use anyhow::{Context, anyhow};
 use leeward_search::corpus::debian::{self, FetchError, Step};
 use leeward_search::corpus::default_path;
 
-use super::target;
+use super::output_files;
 use crate::failure::Failure;
-use crate::interrupt::{Interrupt, Leaving};
-use crate::progress::Steps;
+use crate::interrupt::{Interrupt, StopMode};
+use crate::progress::Spinner;
 use crate::stdout;
 
 /// Make a corpus of what the package manager knows, for `leeward serve --service search`
@@ -36,12 +36,12 @@ pub(crate) fn corpus(args: &CorpusArgs) -> Result<(), Failure> {
     let no_place = || Failure::Input(anyhow!("--out: say where, for there is no folder for caches (HOME is not set)"));
     let out: PathBuf = args.out.clone().or_else(default_path).ok_or_else(no_place)?;
     if args.out.is_some() {
-        target::check_file("--out", &out)?;
+        output_files::check_file("--out", &out)?;
     }
     // apt-get hears Ctrl-C too; what it leaves behind is ours to tidy up.
-    let interrupt = Interrupt::listen(Leaving::InOrder)?;
+    let interrupt = Interrupt::listen(StopMode::Graceful)?;
     let documents = {
-        let steps = Steps::watched("corpus", &interrupt);
+        let steps = Spinner::with_interrupt("corpus", &interrupt);
         let mut tell = |step: Step<'_>| match step {
             Step::Getting(line) => steps.show(line),
             Step::Writing(documents) => steps.show(&format!("{documents} documents")),
@@ -49,7 +49,7 @@ pub(crate) fn corpus(args: &CorpusArgs) -> Result<(), Failure> {
         };
         debian::fetch(&out, &mut tell)
     };
-    if interrupt.asked() {
+    if interrupt.is_requested() {
         return Err(Failure::Interrupted);
     }
     let documents = documents.map_err(|error| match error {

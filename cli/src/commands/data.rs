@@ -4,10 +4,10 @@ use anyhow::anyhow;
 use leeward_catalogue::data::{DATA_SETS, DataError, DataSet};
 use std::path::PathBuf;
 
-use super::target;
+use super::output_files;
 use crate::failure::Failure;
-use crate::interrupt::{Interrupt, Leaving};
-use crate::progress::Steps;
+use crate::interrupt::{Interrupt, StopMode};
+use crate::progress::Spinner;
 use crate::stdout;
 
 /// Fetch real data for `leeward serve --service hdsearch`, `sets` and `recommend`
@@ -39,13 +39,13 @@ pub(crate) fn data(args: &DataArgs) -> Result<(), Failure> {
     };
     let set = DataSet::find(name).map_err(|error| Failure::Input(anyhow!(error)))?;
     let out = args.out.clone().unwrap_or_else(|| PathBuf::from(format!("{}.data", set.name)));
-    target::check_file("--out", &out)?;
-    let interrupt = Interrupt::listen(Leaving::InOrder)?;
+    output_files::check_file("--out", &out)?;
+    let interrupt = Interrupt::listen(StopMode::Graceful)?;
     let made = {
-        let steps = Steps::watched("data", &interrupt);
+        let steps = Spinner::with_interrupt("data", &interrupt);
         set.make(&out, &|step| steps.show(step))
     };
-    if interrupt.asked() {
+    if interrupt.is_requested() {
         return Err(Failure::Interrupted);
     }
     let count = made.map_err(|error| match error {

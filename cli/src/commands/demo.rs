@@ -8,17 +8,17 @@ use leeward_admin::{Admin, AdminError, Sources};
 use leeward_lab::results::Plot;
 use leeward_lab::run::Options;
 use leeward_lab::{Results, Scenario, real, store};
-use leeward_plant::Audience;
+use leeward_plant::ServerObservers;
 
-use super::target;
+use super::output_files;
 use crate::admission;
-use crate::demo::meaning;
-use crate::demo::news::{News, Row};
+use crate::demo::events::{DemoEvent, RunResult};
+use crate::demo::explanation;
 use crate::demo::plain;
 use crate::demo::screen::Screen;
-use crate::demo::state::{self, State};
+use crate::demo::state::{self, DemoState};
 use crate::failure::Failure;
-use crate::interrupt::{Interrupt, Leaving};
+use crate::interrupt::{Interrupt, StopMode};
 use crate::scenario::SEED_MAX;
 use crate::stdout;
 use crate::terminal;
@@ -80,38 +80,39 @@ Examples:
 /// The command.
 pub(crate) fn demo(args: &DemoArgs) -> Result<(), Failure> {
     let scenarios = scenarios(args)?;
-    target::check_folder(&args.out)?;
-    let interrupt = Interrupt::listen(Leaving::Soon)?;
+    output_files::check_folder(&args.out)?;
+    let interrupt = Interrupt::listen(StopMode::Prompt)?;
     let admin = dashboard(&args.admin)?;
     let dashboard = admin.as_ref().map(|admin| format!("http://{}/", admin.address()));
-    let audience = admin.as_ref().map(audience);
-    let options = Options { seed: args.seed, plant: "real".into(), audience, ..Options::default() };
-    let (runs, seconds) = (scenarios.iter().map(runs).sum(), seconds(&scenarios));
+    let audience = admin.as_ref().map(observers);
+    let options = Options { seed: args.seed, plant: "real".into(), observers: audience, ..Options::default() };
+    let (runs, seconds) = (scenarios.iter().map(run_count).sum(), estimated_seconds(&scenarios));
     let parts = {
-        let live = !args.plain && terminal::wanted();
-        let screen =
-            live.then(|| Screen::start(State::new(runs, seconds, dashboard.clone()), interrupt.clone()).ok()).flatten();
+        let live = !args.plain && terminal::supports_live_view();
+        let screen = live
+            .then(|| Screen::start(DemoState::new(runs, seconds, dashboard.clone()), interrupt.clone()).ok())
+            .flatten();
         if screen.is_none() {
             plain::intro(seconds);
-            dashboard.iter().for_each(|address| plain::say(&format!("Dashboard while it runs: {address}")));
+            dashboard.iter().for_each(|address| plain::print_line(&format!("Dashboard while it runs: {address}")));
         }
-        let watch = |stage: &real::Stage<'_>| match &screen {
-            Some(screen) => screen.tell(News::of(stage)),
-            None => plain::tell(&News::of(stage)),
+        let watch = |stage: &real::RealRunStage<'_>| match &screen {
+            Some(screen) => screen.send(DemoEvent::from_stage(stage)),
+            None => plain::report(&DemoEvent::from_stage(stage)),
         };
         real::run_all(&scenarios, &leeward_controllers::builtin(), &options, &|_| {}, &watch, interrupt.flag())?
     };
-    let (results, rows) = merged(parts, args);
+    let (results, rows) = merge(parts, args);
     let page = leeward_report::render(&results);
     interrupt.finish()?;
     store::write(&args.out, &results)?;
     let report = args.out.join("report.html");
-    target::write(&report, &page)?;
+    output_files::write(&report, &page)?;
     stdout::print(&format!(
         "\n{}{}\n{}",
-        meaning::doubted(results.doubts.len(), rows.len()),
+        explanation::late_clients_warning(results.doubts.len(), rows.len()),
         plain::outro(&rows, &results.machines),
-        place(&report)
+        report_link(&report)
     ))
 }
 
@@ -135,17 +136,17 @@ fn dashboard(address: &str) -> Result<Option<Admin>, Failure> {
 }
 
 /// Viewers of the dashboard see the server of each run under one name.
-fn audience(admin: &Admin) -> Audience {
+fn observers(admin: &Admin) -> ServerObservers {
     let sources = admin.sources().clone();
-    Audience::new(move |source| match source {
-        Some(source) => sources.put(SERVER, source),
+    ServerObservers::new(move |source| match source {
+        Some(source) => sources.insert(SERVER, source),
         None => sources.remove(SERVER),
     })
 }
 
 /// Steady demands, then a spike, each with and without control.
 fn scenarios(args: &DemoArgs) -> Result<[Scenario; 2], Failure> {
-    let duration = admission::span("--duration", &args.duration)?;
+    let duration = admission::parse_span("--duration", &args.duration)?;
     let at = |share: f64| format!("{}ns", duration.scale(share).0);
     let common =
         [format!("workload.clients={}", args.clients), format!("run.warmup={}", at(0.25)), "run.seeds=1".to_string()];
@@ -163,26 +164,27 @@ fn scenarios(args: &DemoArgs) -> Result<[Scenario; 2], Failure> {
 }
 
 /// How long it will take, about.
-fn seconds(scenarios: &[Scenario]) -> f64 {
+fn estimated_seconds(scenarios: &[Scenario]) -> f64 {
     let each = scenarios
         .iter()
-        .map(|scenario| runs(scenario) as f64 * (scenario.run.duration.as_secs_f64() + state::OVERHEAD_S));
-    state::MEASURING_S + each.sum::<f64>()
+        .map(|scenario| run_count(scenario) as f64 * (scenario.run.duration.as_secs_f64() + state::OVERHEAD_S));
+    state::CALIBRATION_S + each.sum::<f64>()
 }
 
-fn runs(scenario: &Scenario) -> usize {
+fn run_count(scenario: &Scenario) -> usize {
     let demands = if scenario.workload.demand.is_shifting() { 1 } else { scenario.workload.demand.levels().len() };
     demands * scenario.controllers.len()
 }
 
 /// Merges the results of both, with a row per run, by demand.
-fn merged(parts: Vec<Results>, args: &DemoArgs) -> (Results, Vec<Row>) {
-    let mut rows: Vec<Row> = Vec::new();
+fn merge(parts: Vec<Results>, args: &DemoArgs) -> (Results, Vec<RunResult>) {
+    let mut rows: Vec<RunResult> = Vec::new();
     let mut merged = Results::default();
     for (index, part) in parts.into_iter().enumerate() {
         let shifts_of =
             |label: &str| part.shifts.iter().filter(|shift| shift.run.label == label).cloned().collect::<Vec<_>>();
-        let mut own: Vec<Row> = part.points.iter().map(|point| Row::of(point, &shifts_of(&point.run.label))).collect();
+        let mut own: Vec<RunResult> =
+            part.points.iter().map(|point| RunResult::from_point(point, &shifts_of(&point.run.label))).collect();
         own.sort_by(|a, b| a.point.workload.demand_ratio.total_cmp(&b.point.workload.demand_ratio));
         rows.append(&mut own);
         if index == 0 {
@@ -211,7 +213,7 @@ fn merged(parts: Vec<Results>, args: &DemoArgs) -> (Results, Vec<Row>) {
 }
 
 /// Where the report is, as a link that terminals and browsers open.
-fn place(report: &Path) -> String {
+fn report_link(report: &Path) -> String {
     match report.canonicalize() {
         Ok(path) => format!("Report, to open in a browser: file://{}", path.display()),
         Err(_) => format!("Report: {}", report.display()),

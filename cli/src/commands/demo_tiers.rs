@@ -8,21 +8,21 @@ use anyhow::anyhow;
 use leeward_catalogue::Catalogue;
 use leeward_rpc::statistics::Statistics;
 use leeward_services::arguments::Argument;
-use leeward_services::case::Case;
-use leeward_services::tiers::{DATA, SHARD, leaf_of};
+use leeward_services::definition::ServiceDefinition;
+use leeward_services::tiers::{DATA, SHARD, leaf_service};
 use ratatui::widgets::Paragraph;
 use serde_json::Value;
 
 use super::demo::DemoArgs;
-use super::source::Source;
-use super::target;
+use super::output_files;
+use super::statistics_source::StatisticsSource;
 use crate::admission;
-use crate::demo::tiers::fleet::{self, Server};
-use crate::demo::tiers::sight::{LATE, Phase, Tier, phases, table};
-use crate::demo::words::{percent, span, times};
+use crate::demo::format::{format_us, multiple, percent};
+use crate::demo::tiers::processes::{self, ServerProcess};
+use crate::demo::tiers::statistics::{LATE_MAX, Phase, TierStatistics, phases, table};
 use crate::failure::Failure;
 use crate::hangup;
-use crate::interrupt::{Interrupt, Leaving};
+use crate::interrupt::{Interrupt, StopMode};
 use crate::keyboard::Keyboard;
 use crate::stdout;
 use crate::terminal::{self, Canvas};
@@ -30,38 +30,38 @@ use crate::terminal::{self, Canvas};
 /// Demands, over what the tiers can do.
 const RATIOS: [f64; 3] = [0.5, 1.0, 2.0];
 /// From one look at the tiers to the next.
-const LOOK: Duration = Duration::from_millis(500);
+const POLL_INTERVAL: Duration = Duration::from_millis(500);
 /// Pause between looks at the keyboard.
-const GLANCE: Duration = Duration::from_millis(50);
+const KEY_INTERVAL: Duration = Duration::from_millis(50);
 /// Clients of the closed loop that measures the capacity.
-const CLOSED: u32 = 32;
+const CLOSED_CLIENTS: u32 = 32;
 
 /// A service with leaves, as the demo starts it.
-struct Cast {
-    service: &'static dyn Case,
-    leaf: &'static dyn Case,
+struct ServicePair {
+    service: &'static dyn ServiceDefinition,
+    leaf: &'static dyn ServiceDefinition,
     data: Option<String>,
 }
 
-impl Cast {
-    fn of(name: &str, data: Option<&String>) -> Result<Cast, Failure> {
+impl ServicePair {
+    fn find(name: &str, data: Option<&String>) -> Result<ServicePair, Failure> {
         let catalogue = Catalogue::builtin();
-        let pair = catalogue.find(name).zip(catalogue.find(&leaf_of(name)));
+        let pair = catalogue.find(name).zip(catalogue.find(&leaf_service(name)));
         let (service, leaf) = pair.ok_or_else(|| {
-            let with_leaves = |name: &&str| catalogue.find(&leaf_of(name)).is_some();
+            let with_leaves = |name: &&str| catalogue.find(&leaf_service(name)).is_some();
             let names: Vec<&str> = catalogue.names().into_iter().filter(with_leaves).collect();
-            Failure::Input(anyhow!("--service {}: accepted: {}", stdout::plain(name), names.join(", ")))
+            Failure::Input(anyhow!("--service {}: accepted: {}", stdout::sanitize(name), names.join(", ")))
         })?;
-        if data.is_some() && !takes(leaf, &DATA) {
+        if data.is_some() && !accepts(leaf, &DATA) {
             return Err(Failure::Input(anyhow!("--data: {name} has no data of its own; its clients store some")));
         }
-        let data = data.cloned().or_else(|| leaf.small_data().map(String::from)).filter(|_| takes(leaf, &DATA));
-        Ok(Cast { service, leaf, data })
+        let data = data.cloned().or_else(|| leaf.small_data().map(String::from)).filter(|_| accepts(leaf, &DATA));
+        Ok(ServicePair { service, leaf, data })
     }
 
-    fn with_data(&self, case: &dyn Case) -> Vec<String> {
+    fn with_data(&self, case: &dyn ServiceDefinition) -> Vec<String> {
         match &self.data {
-            Some(data) if takes(case, &DATA) => vec!["--data".into(), data.clone()],
+            Some(data) if accepts(case, &DATA) => vec!["--data".into(), data.clone()],
             _ => Vec::new(),
         }
     }
@@ -75,23 +75,23 @@ impl Cast {
 }
 
 /// CPUs of servers and of clients: those share none where there are two, for each would else be measured waiting for the other.
-struct Places {
+struct CpuPlacement {
     servers: Vec<usize>,
     clients: Option<usize>,
 }
 
 /// CPUs that are looked at.
-const CPUS: usize = 1_024;
+const CPUS_MAX: usize = 1_024;
 
-impl Places {
-    fn find() -> Places {
-        let mut servers: Vec<usize> = (0..CPUS).filter(|cpu| leeward_load::may_run_on(*cpu)).collect();
+impl CpuPlacement {
+    fn detect() -> CpuPlacement {
+        let mut servers: Vec<usize> = (0..CPUS_MAX).filter(|cpu| leeward_load::may_run_on(*cpu)).collect();
         let clients = if servers.len() > 1 { servers.pop() } else { None };
-        Places { servers, clients }
+        CpuPlacement { servers, clients }
     }
 
     /// Flags of the mid-tier, or of the leaf with this number.
-    fn of_server(&self, leaf: Option<u32>) -> Vec<String> {
+    fn server_flags(&self, leaf: Option<u32>) -> Vec<String> {
         let cpus: Vec<String> = match (self.clients, leaf) {
             (None, _) => Vec::new(),
             (_, None) => self.servers.iter().map(ToString::to_string).collect(),
@@ -102,30 +102,30 @@ impl Places {
         if cpus.is_empty() { Vec::new() } else { vec!["--cpus".into(), cpus.join(",")] }
     }
 
-    fn of_clients(&self) -> Vec<String> {
+    fn client_flags(&self) -> Vec<String> {
         self.clients.map(|cpu| vec!["--cpu".into(), cpu.to_string()]).unwrap_or_default()
     }
 }
 
-fn takes(case: &dyn Case, argument: &Argument) -> bool {
+fn accepts(case: &dyn ServiceDefinition, argument: &Argument) -> bool {
     case.arguments().iter().any(|own| own.name == argument.name)
 }
 
 /// The command.
 pub(crate) fn demo(args: &DemoArgs, service: &str) -> Result<(), Failure> {
-    let cast = Cast::of(service, args.data.as_ref())?;
-    admission::span("--duration", &args.duration)?;
-    admission::span("--slo", &args.slo)?;
-    target::check_folder(&args.out)?;
-    let interrupt = Interrupt::listen(Leaving::InOrder)?;
-    hangup::end_with_stderr(&interrupt);
-    let live = !args.plain && terminal::wanted();
+    let cast = ServicePair::find(service, args.data.as_ref())?;
+    admission::parse_span("--duration", &args.duration)?;
+    admission::parse_span("--slo", &args.slo)?;
+    output_files::check_folder(&args.out)?;
+    let interrupt = Interrupt::listen(StopMode::Graceful)?;
+    hangup::stop_on_hangup(&interrupt);
+    let live = !args.plain && terminal::supports_live_view();
     if !live {
-        say(&format!("starting {} leaves and a mid-tier of {service} on this machine ...", args.leaves));
+        print_line(&format!("starting {} leaves and a mid-tier of {service} on this machine ...", args.leaves));
     }
-    let mut stage = Stage::open(args, &cast, live, interrupt)?;
-    let played = stage.play(args, &cast);
-    stage.end();
+    let mut stage = DemoRun::launch(args, &cast, live, interrupt)?;
+    let played = stage.run_phases(args, &cast);
+    stage.shut_down();
     let (capacity, played) = played?;
     let last = played.last().map(|phase| table(&phase.tiers)).unwrap_or_default();
     let slo = &args.slo;
@@ -139,16 +139,16 @@ pub(crate) fn demo(args: &DemoArgs, service: &str) -> Result<(), Failure> {
         "capacity_per_s": capacity, "phases": played.iter().map(Phase::json).collect::<Vec<_>>(),
     });
     let path = args.out.join("tiers.json");
-    target::write_into(&args.out, "tiers.json", &format!("{report:#}\n"))?;
+    output_files::write_into(&args.out, "tiers.json", &format!("{report:#}\n"))?;
     stdout::print(&format!(
         "{}\n{}\nThe tiers at the largest demand:\n\n{last}\nReport: {}",
-        crate::table::folded(&text, 0, crate::table::WIDTH),
+        crate::table::wrap(&text, 0, crate::table::WIDTH),
         phases(&played),
         path.display()
     ))
 }
 
-fn say(words: &str) {
+fn print_line(words: &str) {
     let _ = writeln!(std::io::stderr(), "{words}");
 }
 
@@ -159,87 +159,87 @@ struct Screen {
 }
 
 /// Everything that runs.
-struct Stage {
+struct DemoRun {
     interrupt: Interrupt,
     screen: Option<Screen>,
     /// The mid-tier first, then its leaves.
-    servers: Vec<Server>,
-    watches: Vec<Watch>,
+    servers: Vec<ServerProcess>,
+    monitors: Vec<ServerMonitor>,
     /// Line above the table, and tables of what has ended.
     heading: String,
-    past: Vec<Phase>,
+    finished: Vec<Phase>,
     warnings: Vec<String>,
-    tiers: Vec<Tier>,
-    looked: Instant,
+    tiers: Vec<TierStatistics>,
+    polled_at: Instant,
     service: &'static str,
-    places: Places,
+    placement: CpuPlacement,
 }
 
 /// A server that is watched.
-struct Watch {
-    source: Source,
-    before: Statistics,
-    now: Statistics,
+struct ServerMonitor {
+    source: StatisticsSource,
+    previous: Statistics,
+    current: Statistics,
     /// At the beginning of a phase.
-    first: Statistics,
+    phase_start: Statistics,
 }
 
-impl Stage {
+impl DemoRun {
     /// Starts everything.
-    fn open(args: &DemoArgs, cast: &Cast, live: bool, interrupt: Interrupt) -> Result<Stage, Failure> {
+    fn launch(args: &DemoArgs, cast: &ServicePair, live: bool, interrupt: Interrupt) -> Result<DemoRun, Failure> {
         let screen = live.then(terminal::take).and_then(Result::ok);
-        let mut stage = Stage {
+        let mut stage = DemoRun {
             interrupt,
             screen: screen.map(|canvas| Screen { canvas, keyboard: Keyboard::open() }),
             servers: Vec::new(),
-            watches: Vec::new(),
+            monitors: Vec::new(),
             heading: format!("Starting {} leaves and a mid-tier of {}", args.leaves, cast.service.name()),
-            past: Vec::new(),
+            finished: Vec::new(),
             warnings: Vec::new(),
             tiers: Vec::new(),
-            looked: Instant::now(),
+            polled_at: Instant::now(),
             service: cast.service.name(),
-            places: Places::find(),
+            placement: CpuPlacement::detect(),
         };
         match stage.start(args, cast) {
             Ok(()) => Ok(stage),
             Err(failure) => {
-                stage.end();
+                stage.shut_down();
                 Err(failure)
             }
         }
     }
 
-    fn start(&mut self, args: &DemoArgs, cast: &Cast) -> Result<(), Failure> {
+    fn start(&mut self, args: &DemoArgs, cast: &ServicePair) -> Result<(), Failure> {
         self.draw()?;
         let common = ["--admission", &args.admission, "--slo", &args.slo].map(String::from);
-        let flags = |case: &dyn Case, more: &[String]| {
+        let flags = |case: &dyn ServiceDefinition, more: &[String]| {
             [&["--service".to_string(), case.name().into()], &common[..], &cast.with_data(case), more].concat()
         };
         for leaf in 1..=args.leaves {
             let shard = [format!("--{}", SHARD.name), format!("{leaf}/{}", args.leaves)];
-            let shard = if takes(cast.leaf, &SHARD) { &shard[..] } else { &[] };
-            let more = [shard, &self.places.of_server(Some(leaf))].concat();
-            self.servers.push(Server::start(&flags(cast.leaf, &more))?);
+            let shard = if accepts(cast.leaf, &SHARD) { &shard[..] } else { &[] };
+            let more = [shard, &self.placement.server_flags(Some(leaf))].concat();
+            self.servers.push(ServerProcess::start(&flags(cast.leaf, &more))?);
         }
         let interrupt = self.interrupt.clone();
         self.servers.iter_mut().try_for_each(|server| server.wait(&interrupt))?;
         let leaves: Vec<&str> = self.servers.iter().map(|server| server.address.as_str()).collect();
         let more = ["--leaves", &leaves.join(","), "--leaf-admission", &args.admission].map(String::from);
-        let more = [&more[..], &self.places.of_server(None)].concat();
-        let mut middle = Server::start(&flags(cast.service, &more))?;
+        let more = [&more[..], &self.placement.server_flags(None)].concat();
+        let mut middle = ServerProcess::start(&flags(cast.service, &more))?;
         middle.wait(&interrupt)?;
         self.servers.insert(0, middle);
         for server in &self.servers {
-            let source = Source::open(&server.address, None, &interrupt)?;
-            let now = source.ask(&interrupt, || {}).map_err(|error| stopped(&interrupt, error))?;
-            self.watches.push(Watch { source, before: now.clone(), first: now.clone(), now });
+            let source = StatisticsSource::open(&server.address, None, &interrupt)?;
+            let now = source.query(&interrupt, || {}).map_err(|error| poll_failure(&interrupt, error))?;
+            self.monitors.push(ServerMonitor { source, previous: now.clone(), phase_start: now.clone(), current: now });
         }
         Ok(())
     }
 
     /// Measures the capacity, then puts the demands on. Returns the capacity, and what came of each demand.
-    fn play(&mut self, args: &DemoArgs, cast: &Cast) -> Result<(f64, Vec<Phase>), Failure> {
+    fn run_phases(&mut self, args: &DemoArgs, cast: &ServicePair) -> Result<(f64, Vec<Phase>), Failure> {
         let address = self.servers[0].address.clone();
         let common = [
             address,
@@ -254,42 +254,46 @@ impl Stage {
         ];
         self.heading = format!("Measuring what {} can do", self.service);
         self.announce();
-        let admission = [&["--admission".to_string(), args.admission.clone()], &self.places.of_clients()[..]].concat();
+        let admission =
+            [&["--admission".to_string(), args.admission.clone()], &self.placement.client_flags()[..]].concat();
         let closed = ["--closed", "1", "--clients"].map(String::from);
-        let closed = [&common[..], &admission, &closed, &[CLOSED.to_string()]].concat();
+        let closed = [&common[..], &admission, &closed, &[CLOSED_CLIENTS.to_string()]].concat();
         let report = self.load(&closed)?;
         let capacity = number(&report, "throughput_per_s").filter(|capacity| *capacity >= 1.0);
         let capacity =
             capacity.ok_or_else(|| Failure::Runtime(anyhow!("the tiers answered nothing in closed loop")))?;
         for ratio in RATIOS {
             let demand = ratio * capacity;
-            self.heading = format!("Demand {}: {demand:.0} requests per second", times(ratio));
+            self.heading = format!("Demand {}: {demand:.0} requests per second", multiple(ratio));
             self.announce();
-            self.watches.iter_mut().for_each(|watch| watch.first = watch.now.clone());
+            self.monitors.iter_mut().for_each(|watch| watch.phase_start = watch.current.clone());
             // The same clients at each demand, few enough for the machine.
-            let clients = args.clients.min(CLOSED * 4).to_string();
+            let clients = args.clients.min(CLOSED_CLIENTS * 4).to_string();
             let open = ["--demand".to_string(), format!("{demand:.0}"), "--clients".into(), clients];
             let report = self.load(&[&common[..], &admission, &open].concat())?;
-            self.look()?;
+            self.poll_servers()?;
             let phase = self.phase(ratio, demand, &report);
             if self.screen.is_none() {
-                let (goodput, p99) = (phase.goodput_per_s, span(phase.p99_us));
-                say(&format!("  goodput {goodput:.0}/s, p99 {p99}, {} without a good answer", percent(phase.lost)));
-                if phase.late > LATE {
-                    say(&format!(
+                let (goodput, p99) = (phase.goodput_per_s, format_us(phase.p99_us));
+                print_line(&format!(
+                    "  goodput {goodput:.0}/s, p99 {p99}, {} without a good answer",
+                    percent(phase.lost)
+                ));
+                if phase.late > LATE_MAX {
+                    print_line(&format!(
                         "  the clients were late with {} of their requests: too little CPU",
                         percent(phase.late)
                     ));
                 }
             }
-            self.past.push(phase);
+            self.finished.push(phase);
         }
-        Ok((capacity, std::mem::take(&mut self.past)))
+        Ok((capacity, std::mem::take(&mut self.finished)))
     }
 
     fn announce(&self) {
         if self.screen.is_none() {
-            say(&self.heading);
+            print_line(&self.heading);
         }
     }
 
@@ -298,69 +302,74 @@ impl Stage {
         let p99 = report["latency"]["p99_ns"].as_f64().unwrap_or(f64::NAN) / 1e3;
         let (offered, good) = (report["totals"]["offered"].as_f64(), report["totals"]["good"].as_f64());
         let lost = offered.zip(good).map_or(f64::NAN, |(offered, good)| 1.0 - good / offered.max(1.0));
-        let tiers = self.tiers(|watch| (watch.first.clone(), watch.now.clone()));
+        let tiers = self.tiers(|watch| (watch.phase_start.clone(), watch.current.clone()));
         let late = report["adherence"]["late_share"].as_f64().unwrap_or(0.0);
         Phase { ratio, demand_per_s: demand, goodput_per_s: goodput, p99_us: p99, lost, late, tiers }
     }
 
     /// The mid-tier and the leaves, between two looks at each server.
-    fn tiers(&self, looks: impl Fn(&Watch) -> (Statistics, Statistics)) -> Vec<Tier> {
-        let looks: Vec<_> = self.watches.iter().map(looks).collect();
+    fn tiers(&self, looks: impl Fn(&ServerMonitor) -> (Statistics, Statistics)) -> Vec<TierStatistics> {
+        let looks: Vec<_> = self.monitors.iter().map(looks).collect();
         let (middle, leaves) = looks.split_at(looks.len().min(1));
-        vec![Tier::between(self.service, middle), Tier::between(&leaf_of(self.service), leaves)]
+        vec![
+            TierStatistics::from_statistics(self.service, middle),
+            TierStatistics::from_statistics(&leaf_service(self.service), leaves),
+        ]
     }
 
     fn load(&mut self, arguments: &[String]) -> Result<Value, Failure> {
-        fleet::load(arguments, || self.watch())
+        processes::load(arguments, || self.poll())
     }
 
     /// A turn of watching: keys, a look at the tiers if it is time, a picture.
-    fn watch(&mut self) -> Result<(), Failure> {
+    fn poll(&mut self) -> Result<(), Failure> {
         let interrupt = self.interrupt.clone();
         match &mut self.screen {
-            Some(screen) => screen.keyboard.listen(&interrupt, GLANCE),
-            None => std::thread::sleep(GLANCE),
+            Some(screen) => screen.keyboard.wait(&interrupt, KEY_INTERVAL),
+            None => std::thread::sleep(KEY_INTERVAL),
         }
-        if interrupt.asked() {
+        if interrupt.is_requested() {
             return Err(Failure::Interrupted);
         }
-        if let Some(failure) = self.servers.iter_mut().find_map(Server::has_failed) {
+        if let Some(failure) = self.servers.iter_mut().find_map(ServerProcess::exit_failure) {
             return Err(failure);
         }
-        if self.looked.elapsed() >= LOOK {
-            self.look()?;
+        if self.polled_at.elapsed() >= POLL_INTERVAL {
+            self.poll_servers()?;
             self.draw()?;
         }
         Ok(())
     }
 
     /// Asks all servers.
-    fn look(&mut self) -> Result<(), Failure> {
-        self.looked = Instant::now();
-        let Stage { watches, interrupt, servers, warnings, screen, .. } = self;
+    fn poll_servers(&mut self) -> Result<(), Failure> {
+        self.polled_at = Instant::now();
+        let DemoRun { monitors: watches, interrupt, servers, warnings, screen, .. } = self;
         for watch in watches {
             // One that does not answer now may do so later.
-            if let Ok(newer) = watch.source.ask(interrupt, || {}) {
-                watch.before = std::mem::replace(&mut watch.now, newer);
+            if let Ok(newer) = watch.source.query(interrupt, || {}) {
+                watch.previous = std::mem::replace(&mut watch.current, newer);
             }
         }
-        if interrupt.asked() {
+        if interrupt.is_requested() {
             return Err(Failure::Interrupted);
         }
-        for words in servers.iter().flat_map(Server::warnings) {
+        for words in servers.iter().flat_map(ServerProcess::warnings) {
             if screen.is_none() {
-                say(&words);
+                print_line(&words);
             }
             if warnings.len() < 3 && !warnings.contains(&words) {
                 warnings.push(words);
             }
         }
-        self.tiers = self.tiers(|watch| (watch.before.clone(), watch.now.clone()));
+        self.tiers = self.tiers(|watch| (watch.previous.clone(), watch.current.clone()));
         Ok(())
     }
 
     fn draw(&mut self) -> Result<(), Failure> {
-        let Stage { screen: Some(screen), heading, past, tiers, warnings, .. } = self else { return Ok(()) };
+        let DemoRun { screen: Some(screen), heading, finished: past, tiers, warnings, .. } = self else {
+            return Ok(());
+        };
         let past = if past.is_empty() { String::new() } else { format!("\n{}", phases(past)) };
         let warnings: String = warnings.iter().map(|words| format!("{words}\n")).collect();
         let text = format!("{heading}\n\n{}{past}\n{warnings}q stops", table(tiers));
@@ -369,17 +378,17 @@ impl Stage {
     }
 
     /// Gives the terminal back and stops the servers, the mid-tier first.
-    fn end(&mut self) {
+    fn shut_down(&mut self) {
         if self.screen.take().is_some() {
             terminal::restore();
         }
-        self.watches.clear();
-        fleet::stop(std::mem::take(&mut self.servers));
+        self.monitors.clear();
+        processes::stop(std::mem::take(&mut self.servers));
     }
 }
 
-fn stopped(interrupt: &Interrupt, error: anyhow::Error) -> Failure {
-    if interrupt.asked() { Failure::Interrupted } else { Failure::Runtime(error.context("a tier")) }
+fn poll_failure(interrupt: &Interrupt, error: anyhow::Error) -> Failure {
+    if interrupt.is_requested() { Failure::Interrupted } else { Failure::Runtime(error.context("a tier")) }
 }
 
 fn number(report: &Value, name: &str) -> Option<f64> {

@@ -2,12 +2,14 @@
 
 use std::path::PathBuf;
 
-use leeward_lab::league::{Match, Scene, Standing, markdown, play, random, scenes, standings};
+use leeward_lab::benchmark::{
+    BenchmarkCase, CaseResult, Ranking, builtin_cases, markdown, random_case, rankings, run_case,
+};
 use leeward_lab::run::{Options, Progress, RunError};
 
-use super::target;
+use super::output_files;
 use crate::failure::Failure;
-use crate::interrupt::{Interrupt, Leaving};
+use crate::interrupt::{Interrupt, StopMode};
 use crate::progress::Bar;
 use crate::scenario::SEED_MAX;
 use crate::stdout;
@@ -61,51 +63,51 @@ Examples:
                                                        one table of two runs, on two machines or days";
 
 /// Drawn scenes between two writings of what was played so far: the run can end at any time, and a drawn scene is short.
-const SAVED_EVERY: usize = 20;
+const SAVE_INTERVAL: usize = 20;
 
 /// The command.
 pub(crate) fn league(args: &LeagueArgs) -> Result<(), Failure> {
     if let Some(folder) = &args.out {
-        target::check_folder(folder)?;
+        output_files::check_folder(folder)?;
     }
     if !args.join.is_empty() {
-        return conclude(args, &joined(&args.join)?);
+        return finish(args, &merge_files(&args.join)?);
     }
-    let Course { matches, scenes, total } = play_all(args)?;
+    let BenchmarkRun { matches, cases: scenes, total } = run_all(args)?;
     let is_whole = scenes == total;
     if matches.is_empty() && !is_whole {
         return Err(Failure::Interrupted);
     }
-    conclude(args, &Played { command: command(args), matches })?;
+    finish(args, &BenchmarkFile { command: command(args), matches })?;
     if is_whole {
         Ok(())
     } else {
-        Err(Failure::Curtailed(anyhow::anyhow!("interrupted after {scenes} of {total} scenes")))
+        Err(Failure::Partial(anyhow::anyhow!("interrupted after {scenes} of {total} scenes")))
     }
 }
 
 /// Matches played, of so many of all scenes: fewer than all if somebody interrupted.
-struct Course {
-    matches: Vec<Match>,
-    scenes: usize,
+struct BenchmarkRun {
+    matches: Vec<CaseResult>,
+    cases: usize,
     total: usize,
 }
 
 /// Matches, and the command that played them. The file league.json has these beside the table, which follows from them.
 #[derive(serde::Deserialize)]
-struct Played {
+struct BenchmarkFile {
     command: String,
-    matches: Vec<Match>,
+    matches: Vec<CaseResult>,
 }
 
 /// Matches of several files. A scene that is in two of them would count twice, and is refused.
-fn joined(files: &[PathBuf]) -> Result<Played, Failure> {
-    let mut all = Played { command: String::new(), matches: Vec::new() };
+fn merge_files(files: &[PathBuf]) -> Result<BenchmarkFile, Failure> {
+    let mut all = BenchmarkFile { command: String::new(), matches: Vec::new() };
     for path in files {
         let refuse = |words: String| Failure::Input(anyhow::anyhow!("--join {}: {words}", path.display()));
         let bytes = std::fs::read(path).map_err(|error| refuse(error.to_string()))?;
         let no_league = |error| refuse(format!("{error}; accepted: a league.json of `leeward league --out`"));
-        let Played { command, matches } = serde_json::from_slice(&bytes).map_err(no_league)?;
+        let BenchmarkFile { command, matches } = serde_json::from_slice(&bytes).map_err(no_league)?;
         if let Some(twice) = matches.iter().find(|one| all.matches.iter().any(|known| known.scene == one.scene)) {
             return Err(refuse(format!("`{}` is in a file before this one", twice.scene)));
         }
@@ -117,9 +119,9 @@ fn joined(files: &[PathBuf]) -> Result<Played, Failure> {
 }
 
 /// Plays all scenes that are asked for, and writes what was played so far now and then.
-fn play_all(args: &LeagueArgs) -> Result<Course, Failure> {
+fn run_all(args: &LeagueArgs) -> Result<BenchmarkRun, Failure> {
     let registry = leeward_lab::registry();
-    let picked = if args.random_only { Vec::new() } else { scenes(&args.scenarios, args.quick)? };
+    let picked = if args.random_only { Vec::new() } else { builtin_cases(&args.scenarios, args.quick)? };
     let drawn = args.random.unwrap_or(match (args.scenarios.is_empty(), args.quick) {
         (false, _) => 0,
         (true, true) => 20,
@@ -133,38 +135,38 @@ fn play_all(args: &LeagueArgs) -> Result<Course, Failure> {
         return Err(Failure::Input(anyhow::anyhow!("{words} (`leeward list` shows the scenarios)")));
     }
     // Runs stop at once; what is owed then is the table of what was played.
-    let interrupt = Interrupt::listen(Leaving::InOrder)?;
+    let interrupt = Interrupt::listen(StopMode::Graceful)?;
     let options = Options { seed: args.seed, threads: args.threads.map(usize::from), ..Options::default() };
     let total = picked.len() + drawn as usize;
     let (mut matches, mut played) = (Vec::new(), 0);
     {
         let bar = Bar::new("league", &interrupt);
         let slow = picked.len();
-        let drawn = (0..u64::from(drawn)).map(|index| random(args.seed.wrapping_add(index), &registry));
+        let drawn = (0..u64::from(drawn)).map(|index| random_case(args.seed.wrapping_add(index), &registry));
         let all = picked.into_iter().map(Ok).chain(drawn);
         for (done, scene) in all.enumerate() {
-            let scene: Scene = scene?;
+            let scene: BenchmarkCase = scene?;
             bar.show(Progress { done, total });
-            match play(&scene, &registry, &options, interrupt.flag()) {
+            match run_case(&scene, &registry, &options, interrupt.flag()) {
                 Err(RunError::Cancelled) => break,
                 result => matches.extend(result?),
             }
             played = done + 1;
-            let is_due = done < slow || (done - slow) % SAVED_EVERY == 0;
+            let is_due = done < slow || (done - slow) % SAVE_INTERVAL == 0;
             if let Some(folder) = args.out.as_ref().filter(|_| is_due) {
-                save(&command(args), folder, &matches, &standings(&matches))?;
+                save(&command(args), folder, &matches, &rankings(&matches))?;
             }
         }
     }
     // Whoever interrupted gets what there is.
     let _ = interrupt.finish();
-    Ok(Course { matches, scenes: played, total })
+    Ok(BenchmarkRun { matches, cases: played, total })
 }
 
 /// Writes and prints the table, and judges it if that is asked for.
-fn conclude(args: &LeagueArgs, played: &Played) -> Result<(), Failure> {
-    let Played { command, matches } = played;
-    let table = standings(matches);
+fn finish(args: &LeagueArgs, played: &BenchmarkFile) -> Result<(), Failure> {
+    let BenchmarkFile { command, matches } = played;
+    let table = rankings(matches);
     if let Some(folder) = &args.out {
         save(command, folder, matches, &table)?;
     }
@@ -195,13 +197,13 @@ fn command(args: &LeagueArgs) -> String {
     command
 }
 
-fn save(command: &str, folder: &std::path::Path, matches: &[Match], table: &[Standing]) -> Result<(), Failure> {
+fn save(command: &str, folder: &std::path::Path, matches: &[CaseResult], table: &[Ranking]) -> Result<(), Failure> {
     let all = serde_json::json!({ "command": command, "standings": table, "matches": matches });
-    target::write_json(folder, "league.json", &all)?;
-    target::write_into(folder, "league.md", &markdown(command, matches, table))
+    output_files::write_json(folder, "league.json", &all)?;
+    output_files::write_into(folder, "league.md", &markdown(command, matches, table))
 }
 
-fn text(matches: &[Match], table: &[Standing]) -> String {
+fn text(matches: &[CaseResult], table: &[Ranking]) -> String {
     let mut text = format!(
         "{} matches; goodput as a share: median, worst tenth, worst\n\n{:<12} {:^20} {:^20} {:>9} {:>9} {:>6}\n",
         matches.len(),
@@ -212,7 +214,7 @@ fn text(matches: &[Match], table: &[Standing]) -> String {
         "p99 late",
         "alone"
     );
-    for Standing { controller, of_oracle, of_best, lock_outs, too_late, late_alone, .. } in table {
+    for Ranking { controller, of_oracle, of_best, lock_outs, too_late, late_alone, .. } in table {
         text += &format!(
             "{controller:<12} {:>6.3} {:>6.3} {:>6.3} {:>6.3} {:>6.3} {:>6.3} {lock_outs:>9} {too_late:>9} {late_alone:>6}\n",
             of_oracle.median, of_oracle.tenth, of_oracle.worst, of_best.median, of_best.tenth, of_best.worst

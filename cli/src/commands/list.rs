@@ -1,13 +1,13 @@
 //! `leeward list`: the scenarios and the controllers there are, or one of them in full.
 
 use anyhow::anyhow;
-use leeward_core::params::{Kind, ParamSpec};
+use leeward_core::params::{ParamKind, ParamSpec};
 use leeward_core::registry::{Algorithm, Registry};
 use leeward_lab::{Scenario, builtin_scenarios};
 
 use crate::failure::Failure;
-use crate::stdout::plain;
-use crate::table::{WIDTH, folded};
+use crate::stdout::sanitize;
+use crate::table::{WIDTH, wrap};
 use crate::{scenario, stdout};
 
 /// List the scenarios and controllers that come with leeward, or tell of one of them
@@ -35,11 +35,11 @@ Examples:
 pub(crate) fn list(args: &ListArgs) -> Result<(), Failure> {
     let registry = leeward_lab::registry();
     if args.controllers {
-        let parts: Vec<String> = registry.algorithms().map(in_detail).collect();
+        let parts: Vec<String> = registry.algorithms().map(describe_algorithm).collect();
         return stdout::print(&parts.join("\n"));
     }
     if let Some(name) = &args.name {
-        return stdout::print(&named(&registry, name)?);
+        return stdout::print(&describe(&registry, name)?);
     }
     let mut scenarios = Vec::new();
     for known in builtin_scenarios() {
@@ -48,86 +48,86 @@ pub(crate) fn list(args: &ListArgs) -> Result<(), Failure> {
     }
     let of_algorithm = |known: &Algorithm| (known.name.to_string(), format!("{} ({})", known.summary, known.source));
     let (scenarios, controllers) =
-        (listed(&scenarios), listed(&registry.algorithms().map(of_algorithm).collect::<Vec<_>>()));
+        (format_list(&scenarios), format_list(&registry.algorithms().map(of_algorithm).collect::<Vec<_>>()));
     stdout::print(&format!(
         "Scenarios (leeward run <id>)\n{scenarios}\nControllers (leeward list --controllers shows their parameters)\n{controllers}"
     ))
 }
 
 /// The controller or scenario called `name`.
-fn named(registry: &Registry, name: &str) -> Result<String, Failure> {
+fn describe(registry: &Registry, name: &str) -> Result<String, Failure> {
     if let Ok(algorithm) = registry.find(name) {
-        return Ok(in_detail(algorithm));
+        return Ok(describe_algorithm(algorithm));
     }
     if builtin_scenarios().iter().any(|known| known.id == name) {
-        return Ok(with_claims(&Scenario::builtin(name, &[], false)?));
+        return Ok(describe_scenario(&Scenario::builtin(name, &[], false)?));
     }
     let known = registry.algorithms().map(|algorithm| algorithm.name);
     let known: Vec<&str> = known.chain(builtin_scenarios().iter().map(|known| known.id)).collect();
     let guess = scenario::nearest(name, &known).map(|name| format!("; did you mean `{name}`?")).unwrap_or_default();
-    let name: String = plain(name).chars().take(60).collect();
+    let name: String = sanitize(name).chars().take(60).collect();
     Err(Failure::Input(anyhow!(
         "there is no controller or scenario `{name}`{guess} (`leeward list` shows what there is)"
     )))
 }
 
 /// A scenario: what it is about, which controllers meet what, and its claims.
-fn with_claims(scenario: &Scenario) -> String {
+fn describe_scenario(scenario: &Scenario) -> String {
     let mut text = format!("{}: {}\n", scenario.id, scenario.title);
-    text += &folded(&format!("Source: {}", scenario.source), 2, WIDTH);
-    text += &folded(&scenario.description, 2, WIDTH);
+    text += &wrap(&format!("Source: {}", scenario.source), 2, WIDTH);
+    text += &wrap(&scenario.description, 2, WIDTH);
     let labels: Vec<&str> = scenario.controllers.iter().map(|controller| controller.label.as_str()).collect();
-    text += &folded(&format!("Controllers: {}", labels.join(", ")), 2, WIDTH);
+    text += &wrap(&format!("Controllers: {}", labels.join(", ")), 2, WIDTH);
     if scenario.claims.is_empty() {
         return text + "  no claims\n";
     }
     for claim in &scenario.claims {
-        text += &folded(&format!("{}: {}", claim.id, claim.text), 2, WIDTH);
-        text += &folded(&format!("paper: {}", claim.paper), 6, WIDTH);
+        text += &wrap(&format!("{}: {}", claim.id, claim.text), 2, WIDTH);
+        text += &wrap(&format!("paper: {}", claim.paper), 6, WIDTH);
         if !claim.note.is_empty() {
-            text += &folded(&format!("note: {}", claim.note), 6, WIDTH);
+            text += &wrap(&format!("note: {}", claim.note), 6, WIDTH);
         }
     }
     text
 }
 
 /// Names, and beside them what they are, folded.
-fn listed(entries: &[(String, String)]) -> String {
+fn format_list(entries: &[(String, String)]) -> String {
     let widest = entries.iter().map(|(name, _)| name.chars().count()).max().unwrap_or(0);
     let entry = |(name, text): &(String, String)| {
-        format!("  {name:widest$}  {}", folded(text, widest + 4, WIDTH).trim_start_matches(' '))
+        format!("  {name:widest$}  {}", wrap(text, widest + 4, WIDTH).trim_start_matches(' '))
     };
     entries.iter().map(entry).collect()
 }
 
-fn in_detail(algorithm: &Algorithm) -> String {
+fn describe_algorithm(algorithm: &Algorithm) -> String {
     let mut text = format!("{}: {}\n", algorithm.name, algorithm.summary);
-    text += &folded(algorithm.source, 2, WIDTH);
+    text += &wrap(algorithm.source, 2, WIDTH);
     if algorithm.params.is_empty() {
         return text + "  no parameters\n";
     }
     for param in algorithm.params {
-        text += &format!("  {} = {}  ({})\n", param.name, param.default, accepted(&param.kind));
-        text += &folded(&doc(param), 6, WIDTH);
+        text += &format!("  {} = {}  ({})\n", param.name, param.default, accepted_values(&param.kind));
+        text += &wrap(&doc(param), 6, WIDTH);
     }
     text
 }
 
 fn doc(param: &ParamSpec) -> String {
-    if param.tune.is_empty() {
+    if param.tuning_values.is_empty() {
         return param.doc.into();
     }
-    format!("{}; `leeward tune` tries {}", param.doc.trim_end_matches('.'), param.tune.join(", "))
+    format!("{}; `leeward tune` tries {}", param.doc.trim_end_matches('.'), param.tuning_values.join(", "))
 }
 
-fn accepted(kind: &Kind) -> String {
+fn accepted_values(kind: &ParamKind) -> String {
     match kind {
-        kind if *kind == Kind::SPAN => "duration".into(),
-        kind if *kind == Kind::POSITIVE => "number, at least 0".into(),
-        Kind::Duration { min, max } => format!("duration, {min} to {max}"),
-        Kind::Number { min, max } => format!("number, {min} to {max}"),
-        Kind::Count { min, max } if *max >= u64::from(u32::MAX) => format!("whole number, at least {min}"),
-        Kind::Count { min, max } => format!("whole number, {min} to {max}"),
-        Kind::Choice(words) => words.join(" or "),
+        kind if *kind == ParamKind::ANY_DURATION => "duration".into(),
+        kind if *kind == ParamKind::POSITIVE => "number, at least 0".into(),
+        ParamKind::Duration { min, max } => format!("duration, {min} to {max}"),
+        ParamKind::Number { min, max } => format!("number, {min} to {max}"),
+        ParamKind::Count { min, max } if *max >= u64::from(u32::MAX) => format!("whole number, at least {min}"),
+        ParamKind::Count { min, max } => format!("whole number, {min} to {max}"),
+        ParamKind::Choice(words) => words.join(" or "),
     }
 }

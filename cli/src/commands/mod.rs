@@ -1,6 +1,6 @@
 //! Commands, a file for each. A command reads its input, calls the libraries and prints the outcome.
 
-mod ask_admin;
+mod admin_client;
 pub(crate) mod calibrate;
 pub(crate) mod cargo;
 pub(crate) mod compile;
@@ -12,6 +12,7 @@ pub(crate) mod demo_tiers;
 pub(crate) mod league;
 pub(crate) mod list;
 pub(crate) mod load;
+mod output_files;
 mod peer;
 pub(crate) mod profile;
 pub(crate) mod record;
@@ -19,10 +20,9 @@ pub(crate) mod replay;
 pub(crate) mod report;
 pub(crate) mod run;
 pub(crate) mod serve;
-mod source;
+mod statistics_source;
 mod summary;
 pub(crate) mod sweep;
-mod target;
 pub(crate) mod top;
 pub(crate) mod train;
 pub(crate) mod tune;

@@ -12,9 +12,9 @@ use leeward_rpc::wire::ServerProtocol;
 use crate::failure::Failure;
 
 /// Time to connect, for each address of a name.
-const CONNECTING: Duration = Duration::from_secs(5);
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 /// Time that a server has to show what it speaks.
-const ASKING: Duration = Duration::from_secs(1);
+const DETECT_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Addresses of the server called `text`.
 pub(super) fn resolve(text: &str) -> Result<Vec<SocketAddr>, Failure> {
@@ -24,8 +24,8 @@ pub(super) fn resolve(text: &str) -> Result<Vec<SocketAddr>, Failure> {
 }
 
 /// The first address of `text` where somebody listens; where there is but one, it is not looked at.
-pub(super) fn listening(text: &str, transport: Transport) -> Result<SocketAddr, Failure> {
-    let found = address::listening(&resolve(text)?, transport, CONNECTING);
+pub(super) fn find_listener(text: &str, transport: Transport) -> Result<SocketAddr, Failure> {
+    let found = address::find_listener(&resolve(text)?, transport, CONNECT_TIMEOUT);
     found.with_context(|| text.to_string()).map_err(Failure::Runtime)
 }
 
@@ -45,5 +45,5 @@ pub(super) fn connect(
 
 /// Failure of what was tried at a server, with the protocol that it speaks, where that is not the `expected` one.
 pub(super) fn failure(error: anyhow::Error, found: SocketAddr, expected: ServerProtocol) -> Failure {
-    Failure::Runtime(anyhow!(address::with_protocol(format!("{error:#}"), found, expected, ASKING)))
+    Failure::Runtime(anyhow!(address::with_protocol(format!("{error:#}"), found, expected, DETECT_TIMEOUT)))
 }

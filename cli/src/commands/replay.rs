@@ -5,15 +5,17 @@ use std::io::{ErrorKind, Read};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, anyhow};
-use leeward_core::params::{Params, Raw};
+use leeward_core::params::{Params, RawParam};
 use leeward_core::registry::{Algorithm, Registry};
 use leeward_core::units::{Nanos, Time};
-use leeward_recording::{Counts, Difference, End, EndReason, Header, Item, ReadError, Reader, Replayer, Timeline};
+use leeward_recording::{
+    Difference, End, EndReason, Header, Item, ReadError, Reader, ReplayCounts, Replayer, Timeline,
+};
 use serde_json::{Value, json};
 
-use crate::admission::pair;
-use crate::demo::words::thousands_by;
-use crate::failure::{Failure, with_file};
+use crate::admission::parse_pair;
+use crate::demo::format::thousands_with;
+use crate::failure::{Failure, file_failure};
 use crate::stdout;
 use crate::table::{Align, Table};
 
@@ -52,25 +54,27 @@ Exit codes: 0 the same (or another was asked), 1 a decision differs, 2 no record
 
 /// The command.
 pub(crate) fn replay(args: &ReplayArgs) -> Result<(), Failure> {
-    let replay = Replay::of(args)?;
+    let replay = ReplayReport::run(args)?;
     stdout::print(&if args.json { replay.json().to_string() } else { replay.text() })?;
     match (&replay.problem, &replay.difference) {
-        (_, Some(difference)) if !replay.is_other() => Err(Failure::Runtime(anyhow!("{}: {difference}", replay.file))),
+        (_, Some(difference)) if !replay.has_replacement() => {
+            Err(Failure::Runtime(anyhow!("{}: {difference}", replay.file)))
+        }
         (Some(problem), _) => Err(Failure::Input(anyhow!("{}: {problem}", replay.file))),
         _ => Ok(()),
     }
 }
 
 /// Report of a replayed recording.
-struct Replay {
+struct ReplayReport {
     file: String,
     header: Header,
     /// Another controller that was asked, as it was asked for.
-    other: Option<(String, Vec<(String, Raw)>)>,
+    replacement: Option<(String, Vec<(String, RawParam)>)>,
     /// Calls that could be read.
     calls: u64,
     /// Of those that were replayed: up to a difference.
-    counts: Counts,
+    counts: ReplayCounts,
     difference: Option<Difference>,
     timeline: Timeline,
     /// First and last time.
@@ -80,21 +84,21 @@ struct Replay {
     problem: Option<String>,
 }
 
-impl Replay {
-    fn of(args: &ReplayArgs) -> Result<Replay, Failure> {
+impl ReplayReport {
+    fn run(args: &ReplayArgs) -> Result<ReplayReport, Failure> {
         let name = args.file.display().to_string();
         let mut file = File::open(&args.file).with_context(|| name.clone()).map_err(Failure::Input)?;
         let (mut reader, registry) = (Reader::new(), leeward_controllers::builtin());
-        let header = match next(&mut reader, &mut file, &args.file)? {
+        let header = match next_item(&mut reader, &mut file, &args.file)? {
             Ok(Some(Item::Header(header))) => header,
             Err(error) => return Err(Failure::Input(anyhow!("{name}: {error}"))),
-            _ => return Err(Failure::Input(anyhow!("{name}: {}", ReadError::Foreign))),
+            _ => return Err(Failure::Input(anyhow!("{name}: {}", ReadError::NotARecording))),
         };
         let refused = |words: String| Failure::Input(anyhow!("{name}: {words}"));
-        let other = other(args, &header, &registry)?;
+        let other = replacement(args, &header, &registry)?;
         let mut replayer = match &other {
-            None => Replayer::same(&header, &registry).map_err(|error| refused(error.to_string()))?,
-            Some((algorithm, params)) => Replayer::other(algorithm, params, &header.environment)
+            None => Replayer::from_header(&header, &registry).map_err(|error| refused(error.to_string()))?,
+            Some((algorithm, params)) => Replayer::with_algorithm(algorithm, params, &header.environment)
                 .map_err(|error| Failure::Input(anyhow!("--set: {error}")))?,
         };
         let other = other.map(|(algorithm, params)| {
@@ -103,13 +107,13 @@ impl Replay {
         let mut timeline = Timeline::new(ROWS);
         let (mut span, mut end, mut problem) = (None::<(Time, Time)>, None, None);
         loop {
-            match next(&mut reader, &mut file, &args.file)? {
+            match next_item(&mut reader, &mut file, &args.file)? {
                 Ok(Some(Item::Entry(entry))) => {
                     if let Some(now) = entry.now() {
                         span =
                             Some((span.map_or(now, |(first, _)| first.min(now)), span.map_or(now, |s| s.1.max(now))));
                     }
-                    timeline.note(&entry);
+                    timeline.record(&entry);
                     if let Err(error) = replayer.step(&entry) {
                         problem = Some(error.to_string());
                         break;
@@ -125,10 +129,10 @@ impl Replay {
             }
         }
         let (counts, difference) = (replayer.counts(), replayer.difference().cloned());
-        Ok(Replay {
+        Ok(ReplayReport {
             file: name,
             header,
-            other,
+            replacement: other,
             calls: reader.entries(),
             counts,
             difference,
@@ -139,24 +143,24 @@ impl Replay {
         })
     }
 
-    fn is_other(&self) -> bool {
-        self.other.is_some()
+    fn has_replacement(&self) -> bool {
+        self.replacement.is_some()
     }
 
     fn length(&self) -> Nanos {
         self.span.map_or(Nanos::ZERO, |(first, last)| last.since(first))
     }
 
-    fn ending(&self) -> &str {
+    fn end_reason(&self) -> &str {
         match (&self.problem, &self.end) {
             (Some(problem), _) => problem,
-            (None, Some(end)) => end.reason.words(),
+            (None, Some(end)) => end.reason.description(),
             (None, None) => "without an end",
         }
     }
 
     fn verdict(&self) -> &'static str {
-        match (&self.other, &self.difference) {
+        match (&self.replacement, &self.difference) {
             (Some(_), _) => "compared",
             (None, Some(_)) => "different",
             (None, None) => "same",
@@ -174,22 +178,22 @@ impl Replay {
             environment.slo,
             environment.rtt,
         );
-        text += &format!("              {} calls over {}; {}\n", self.calls, self.length(), self.ending());
+        text += &format!("              {} calls over {}; {}\n", self.calls, self.length(), self.end_reason());
         text += &format!(
             "replayed      {} calls: {} sessions opened, {} requests, {} of them rejected when recorded, {} ticks\n",
             counts.entries,
             counts.opened,
             counts.requests,
-            counts.rejected_then + counts.late_then,
+            counts.rejected_recorded + counts.late_recorded,
             counts.ticks
         );
-        if counts.late_then > 0 {
+        if counts.late_recorded > 0 {
             text += &format!(
                 "              {} of the rejections came late, when it was the request's turn\n",
-                counts.late_then
+                counts.late_recorded
             );
         }
-        match (&self.other, &self.difference) {
+        match (&self.replacement, &self.difference) {
             (None, None) => text += &format!("decisions     the same: {} compared\n", counts.compared),
             (None, Some(difference)) => {
                 text +=
@@ -202,21 +206,21 @@ impl Replay {
                 text += &format!(
                     "              rejects {} requests on arrival: {agree} that were rejected, {} that were admitted; admits {} that \
                      were rejected\n",
-                    counts.rejected_now,
-                    counts.rejected_now - agree,
-                    counts.rejected_then - agree
+                    counts.rejected_replayed,
+                    counts.rejected_replayed - agree,
+                    counts.rejected_recorded - agree
                 );
-                if counts.late_then + counts.late_now > 0 {
+                if counts.late_recorded + counts.late_replayed > 0 {
                     let agree = counts.late_both;
                     text += &format!(
                         "              rejects {} when their turn comes: {agree} that were rejected then, {} that were \
                          executed; executes {} that were rejected\n",
-                        counts.late_now,
-                        counts.late_now - agree,
-                        counts.late_then - agree
+                        counts.late_replayed,
+                        counts.late_replayed - agree,
+                        counts.late_recorded - agree
                     );
                 }
-                let (then, now) = (counts.windows_then, counts.windows_now);
+                let (then, now) = (counts.windows_recorded, counts.windows_replayed);
                 text += &format!("              windows sent add up to {now} (recorded: {then})\n");
                 if let Some(difference) = difference {
                     text += &format!("              first: {difference}\n");
@@ -236,7 +240,7 @@ impl Replay {
         for row in self.timeline.rows() {
             table.row(vec![
                 row.from.since(begin).to_string(),
-                thousands_by(2, row.requests as f64 / seconds),
+                thousands_with(2, row.requests as f64 / seconds),
                 // A late rejection may be of a request of the row before.
                 format!("{:.1}", row.rejected as f64 / row.requests.max(row.rejected).max(1) as f64 * 100.0),
                 format!("{:.1}", row.delay_max.as_micros_f64()),
@@ -248,7 +252,7 @@ impl Replay {
     }
 
     fn json(&self) -> Value {
-        let params = |pairs: &[(String, Raw)]| -> Value {
+        let params = |pairs: &[(String, RawParam)]| -> Value {
             pairs.iter().map(|(name, raw)| (name.clone(), Value::from(raw.to_string()))).collect()
         };
         let Header { version, plant, algorithm, environment, .. } = &self.header;
@@ -283,7 +287,7 @@ impl Replay {
                 "end": end,
             },
             "problem": self.problem,
-            "asked": self.other.as_ref().map(|(name, pairs)| json!({ "controller": name, "params": params(pairs) })),
+            "asked": self.replacement.as_ref().map(|(name, pairs)| json!({ "controller": name, "params": params(pairs) })),
             "verdict": self.verdict(),
             "difference": self.difference.as_ref().map(|difference| json!({
                 "entry": difference.entry,
@@ -291,7 +295,7 @@ impl Replay {
                 "core": difference.core.map(|core| core.0),
                 "session": difference.session.map(|(slot, _)| slot.0),
                 "call": difference.call,
-                "what": difference.what,
+                "what": difference.part,
                 "recorded": difference.recorded,
                 "replayed": difference.replayed,
             })),
@@ -305,17 +309,17 @@ impl Replay {
                 "replies": counts.replies,
                 "ticks": counts.ticks,
                 "threading": counts.threading,
-                "rejected_recorded": counts.rejected_then,
-                "rejected_replayed": counts.rejected_now,
+                "rejected_recorded": counts.rejected_recorded,
+                "rejected_replayed": counts.rejected_replayed,
                 "rejected_both": counts.rejected_both,
-                "turns": counts.turns,
-                "rejected_late_recorded": counts.late_then,
-                "rejected_late_replayed": counts.late_now,
+                "turns": counts.dequeues,
+                "rejected_late_recorded": counts.late_recorded,
+                "rejected_late_replayed": counts.late_replayed,
                 "rejected_late_both": counts.late_both,
-                "woken_recorded": counts.woken_then,
-                "woken_replayed": counts.woken_now,
-                "windows_recorded": counts.windows_then,
-                "windows_replayed": counts.windows_now,
+                "woken_recorded": counts.woken_recorded,
+                "woken_replayed": counts.woken_replayed,
+                "windows_recorded": counts.windows_recorded,
+                "windows_replayed": counts.windows_replayed,
             },
             "timeline": { "row_ns": self.timeline.length().0, "rows": rows.collect::<Vec<Value>>() },
         })
@@ -323,31 +327,37 @@ impl Replay {
 }
 
 /// `breakwater (target=80us)`.
-fn controller(name: &str, params: &[(String, Raw)]) -> String {
-    let pairs: Vec<String> = params.iter().map(|(name, raw)| format!("{name}={}", shown(raw))).collect();
+fn controller(name: &str, params: &[(String, RawParam)]) -> String {
+    let pairs: Vec<String> = params.iter().map(|(name, raw)| format!("{name}={}", format_param(raw))).collect();
     if pairs.is_empty() { name.into() } else { format!("{name} ({})", pairs.join(", ")) }
 }
 
 /// Spans are kept in nanoseconds; people prefer microseconds.
-fn shown(raw: &Raw) -> String {
+fn format_param(raw: &RawParam) -> String {
     match raw {
-        Raw::Text(text) => leeward_core::units::parse_duration(text).map_or(raw.to_string(), |span| span.to_string()),
+        RawParam::Text(text) => {
+            leeward_core::units::parse_duration(text).map_or(raw.to_string(), |span| span.to_string())
+        }
         _ => raw.to_string(),
     }
 }
 
 /// The controller that the flags ask for, if it is another than the recorded.
-fn other(args: &ReplayArgs, header: &Header, registry: &Registry) -> Result<Option<(Algorithm, Params)>, Failure> {
+fn replacement(
+    args: &ReplayArgs,
+    header: &Header,
+    registry: &Registry,
+) -> Result<Option<(Algorithm, Params)>, Failure> {
     if args.admission.is_none() && args.overrides.is_empty() {
         return Ok(None);
     }
     let name = args.admission.as_deref().unwrap_or(&header.algorithm);
     let algorithm = registry.find(name).map_err(|error| Failure::Input(anyhow!("--admission: {error}")))?;
-    let said = args.overrides.iter().map(|text| pair(text)).collect::<Result<Vec<_>, _>>()?;
+    let said = args.overrides.iter().map(|text| parse_pair(text)).collect::<Result<Vec<_>, _>>()?;
     let is_said = |name: &str| said.iter().any(|(known, _)| *known == name);
     // The recorded controller keeps the parameters that nobody has changed.
-    let kept: &[(String, Raw)] = if name == header.algorithm { &header.params } else { &[] };
-    let mut pairs: Vec<(&str, Raw)> = Vec::new();
+    let kept: &[(String, RawParam)] = if name == header.algorithm { &header.params } else { &[] };
+    let mut pairs: Vec<(&str, RawParam)> = Vec::new();
     pairs.extend(kept.iter().filter(|(name, _)| !is_said(name)).map(|(name, raw)| (name.as_str(), raw.clone())));
     pairs.extend(said.iter().cloned());
     let params = algorithm.params(&pairs).map_err(|error| Failure::Input(anyhow!("--set: {error}")))?;
@@ -355,17 +365,17 @@ fn other(args: &ReplayArgs, header: &Header, registry: &Registry) -> Result<Opti
 }
 
 /// The next item of a file; `None` at a proper end. The outer error is the disk's.
-fn next(reader: &mut Reader, file: &mut File, path: &Path) -> Result<Result<Option<Item>, ReadError>, Failure> {
+fn next_item(reader: &mut Reader, file: &mut File, path: &Path) -> Result<Result<Option<Item>, ReadError>, Failure> {
     loop {
         match reader.next_item() {
             Ok(None) => {}
             item => return Ok(item),
         }
-        match file.read(reader.spare()) {
+        match file.read(reader.spare_capacity()) {
             Ok(0) => return Ok(reader.finish().map(|()| None)),
-            Ok(count) => reader.filled(count),
+            Ok(count) => reader.advance(count),
             Err(error) if error.kind() == ErrorKind::Interrupted => {}
-            Err(error) => return Err(error).with_context(|| path.display().to_string()).map_err(with_file),
+            Err(error) => return Err(error).with_context(|| path.display().to_string()).map_err(file_failure),
         }
     }
 }

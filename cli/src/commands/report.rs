@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use anyhow::anyhow;
 use leeward_lab::store;
 
-use super::target;
+use super::output_files;
 use crate::failure::Failure;
 use crate::stdout;
 
@@ -29,7 +29,7 @@ Examples:
 /// The command.
 pub(crate) fn report(args: &ReportArgs) -> Result<(), Failure> {
     let results = store::read(&args.folder)?;
-    let file = args.out.clone().unwrap_or_else(|| beside(&args.folder));
+    let file = args.out.clone().unwrap_or_else(|| default_output(&args.folder));
     if file.is_dir() {
         return Err(Failure::Input(anyhow!("--out {}: is a folder, not a file", file.display())));
     }
@@ -39,7 +39,7 @@ pub(crate) fn report(args: &ReportArgs) -> Result<(), Failure> {
             file.display()
         )));
     }
-    target::write(&file, &leeward_report::render(&results))?;
+    output_files::write(&file, &leeward_report::render(&results))?;
     stdout::print(&format!("Report in {}", file.display()))
 }
 
@@ -52,6 +52,6 @@ fn is_results(file: &Path, folder: &Path) -> bool {
 }
 
 /// The report's place for results in `folder`, which may be the `result.json` itself.
-fn beside(folder: &Path) -> PathBuf {
+fn default_output(folder: &Path) -> PathBuf {
     if folder.is_dir() { folder.join("report.html") } else { folder.with_file_name("report.html") }
 }

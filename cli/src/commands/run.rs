@@ -7,12 +7,12 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, anyhow};
 use leeward_lab::{Results, run, store};
 
-use super::{summary, target};
+use super::{output_files, summary};
 use crate::failure::Failure;
-use crate::interrupt::{Interrupt, Leaving};
+use crate::interrupt::{Interrupt, StopMode};
 use crate::progress::Bar;
 use crate::scenario::What;
-use crate::table::{WIDTH, folded};
+use crate::table::{WIDTH, wrap};
 use crate::{scenario, stdout};
 
 /// Run an experiment; print its results and write them, with a report, to a folder
@@ -27,7 +27,7 @@ pub(crate) struct RunArgs {
     pub(crate) what: What,
     /// Where to run: `sim`, the simulated testbed, or `real`, this machine: a server and its clients over loopback, each
     /// on a CPU of its own; capacity and round trip are measured first, and the simulator predicts each run
-    #[arg(long, default_value = "sim", value_parser = plant)]
+    #[arg(long, default_value = "sim", value_parser = parse_plant)]
     pub(crate) plant: String,
     /// Folder for result.json, results.jsonl and report.html; by default `results/` and the scenario's id
     #[arg(long, value_name = "DIR")]
@@ -41,7 +41,7 @@ pub(crate) struct RunArgs {
     pub(crate) sweep: Vec<String>,
 }
 
-fn plant(word: &str) -> Result<String, String> {
+fn parse_plant(word: &str) -> Result<String, String> {
     match word {
         "sim" | "real" => Ok(word.into()),
         _ => Err("accepted: sim, real".into()),
@@ -62,13 +62,13 @@ Examples:
 pub(crate) fn run(args: &RunArgs) -> Result<(), Failure> {
     let scenario = scenario::load(&args.what)?;
     let folder = args.out.clone().unwrap_or_else(|| Path::new("results").join(&scenario.id));
-    target::check_folder(&folder)?;
+    output_files::check_folder(&folder)?;
     if args.plant == "real" {
-        let measured = scenario.workload.services.iter().filter_map(|service| service.measured.as_ref());
+        let measured = scenario.workload.services.iter().filter_map(|service| service.requests.as_ref());
         let warnings: BTreeSet<String> = measured.filter_map(|requests| requests.warning()).collect();
         warnings.iter().for_each(|words| _ = writeln!(std::io::stderr(), "warning: {words}"));
     }
-    let interrupt = Interrupt::listen(Leaving::Soon)?;
+    let interrupt = Interrupt::listen(StopMode::Prompt)?;
     let results = {
         let bar = Bar::new(&scenario.id, &interrupt);
         let options = scenario::options(&args.what, &args.plant);
@@ -78,7 +78,7 @@ pub(crate) fn run(args: &RunArgs) -> Result<(), Failure> {
     interrupt.finish()?;
     store::write(&folder, &results)?;
     let report = folder.join("report.html");
-    target::write(&report, &page)?;
+    output_files::write(&report, &page)?;
     stdout::print(&if args.json { json(&results)? } else { text(&results, &folder, &report) })?;
     match results.doubts.as_slice() {
         [] => Ok(()),
@@ -93,7 +93,7 @@ fn json(results: &Results) -> Result<String, Failure> {
 
 fn text(results: &Results, folder: &Path, report: &Path) -> String {
     let doubts: String =
-        results.doubts.iter().map(|doubt| folded(&format!("Not measured: {doubt}."), 0, WIDTH)).collect();
+        results.doubts.iter().map(|doubt| wrap(&format!("Not measured: {doubt}."), 0, WIDTH)).collect();
     let mut text = if doubts.is_empty() { doubts } else { doubts + "\n" };
     text += &format!("{}\n\n{}", results.title, summary::points(&results.points));
     let (machines, predictions) = (summary::machines(&results.machines), summary::predictions(&results.points));

@@ -1,16 +1,16 @@
 //! Results in brief, for a terminal: medians per variant and workload, and the verdicts.
 
 use leeward_lab::Results;
-use leeward_lab::results::{KindRow, Lock, Machine, Point, Verdict, WorkloadKey};
+use leeward_lab::results::{KindRow, LockRow, Machine, PointRow, Verdict, WorkloadKey};
 
-use crate::demo::words::{thousands, thousands_by};
-use crate::stdout::plain;
-use crate::table::{Align, Table, WIDTH, folded};
+use crate::demo::format::{thousands, thousands_with};
+use crate::stdout::sanitize;
+use crate::table::{Align, Table, WIDTH, wrap};
 
 /// Table of the points, a row per variant and workload: medians over seeds. Columns in which nothing varies are left
 /// out.
-pub(crate) fn points(points: &[Point]) -> String {
-    let varies = |same: fn(&Point, &Point) -> bool| points.windows(2).any(|pair| !same(&pair[0], &pair[1]));
+pub(crate) fn points(points: &[PointRow]) -> String {
+    let varies = |same: fn(&PointRow, &PointRow) -> bool| points.windows(2).any(|pair| !same(&pair[0], &pair[1]));
     let services = varies(|a, b| a.workload.service == b.workload.service);
     let clients = varies(|a, b| a.workload.clients == b.workload.clients);
     let ps = varies(|a, b| a.workload.p == b.workload.p);
@@ -34,9 +34,9 @@ pub(crate) fn points(points: &[Point]) -> String {
         row.extend(clients.then(|| workload.clients.to_string()));
         // A service of milliseconds does a few thousand.
         let slow = first.capacity_rps < 20e3;
-        row.push(thousands_by(if slow { 2 } else { 0 }, workload.demand_rps));
+        row.push(thousands_with(if slow { 2 } else { 0 }, workload.demand_rps));
         row.push(format!("{:.2}", workload.demand_ratio));
-        row.push(thousands_by(if slow { 2 } else { 1 }, median(&group, |point| point.goodput_rps)));
+        row.push(thousands_with(if slow { 2 } else { 1 }, median(&group, |point| point.goodput_rps)));
         row.push(format!("{:.1}", median(&group, |point| point.p99_us)));
         row.push(format!("{:.2}", median(&group, |point| point.drop_rate) * 100.0));
         table.row(row);
@@ -59,13 +59,13 @@ pub(crate) fn machines(machines: &[Machine]) -> String {
             machine.rtt_us,
             machine.stalled * 100.0,
         );
-        folded(&text, 0, WIDTH)
+        wrap(&text, 0, WIDTH)
     };
     machines.iter().map(line).collect()
 }
 
 /// How well the simulator predicted goodput; nothing where it was not asked, or where there was next to none.
-pub(crate) fn predictions(points: &[Point]) -> String {
+pub(crate) fn predictions(points: &[PointRow]) -> String {
     let mut errors: Vec<(f64, String)> = Vec::new();
     for group in groups(points) {
         if group.iter().any(|point| point.predicted_goodput_rps.is_none()) {
@@ -88,7 +88,7 @@ pub(crate) fn predictions(points: &[Point]) -> String {
         errors.len(),
         worst * 100.0
     );
-    folded(&text, 0, WIDTH)
+    wrap(&text, 0, WIDTH)
 }
 
 /// Locks of one variant that are shown.
@@ -96,7 +96,7 @@ const LOCKS_SHOWN: usize = 3;
 
 /// The locks of each variant at its highest demand, those first that its requests waited for most; medians over seeds.
 /// Nothing for applications without locks.
-pub(crate) fn locks(locks: &[Lock]) -> String {
+pub(crate) fn locks(locks: &[LockRow]) -> String {
     let mut labels: Vec<&str> = Vec::new();
     for lock in locks {
         if !labels.contains(&lock.run.label.as_str()) {
@@ -118,7 +118,7 @@ pub(crate) fn locks(locks: &[Lock]) -> String {
     for label in &labels {
         let of_label = || locks.iter().filter(|lock| lock.run.label == *label);
         let highest = of_label().map(|lock| lock.workload.demand_rps).fold(0.0, f64::max);
-        let mut groups: Vec<Vec<&Lock>> = Vec::new();
+        let mut groups: Vec<Vec<&LockRow>> = Vec::new();
         for lock in of_label().filter(|lock| lock.workload.demand_rps == highest) {
             match groups.iter_mut().find(|group| (&group[0].lock, &group[0].kind) == (&lock.lock, &lock.kind)) {
                 Some(group) => group.push(lock),
@@ -126,14 +126,14 @@ pub(crate) fn locks(locks: &[Lock]) -> String {
             }
         }
         // What all waited together, per second.
-        let waited = |group: &Vec<&Lock>| median(group, |lock| lock.acquired_rps * lock.wait_mean_us);
+        let waited = |group: &Vec<&LockRow>| median(group, |lock| lock.acquired_rps * lock.wait_mean_us);
         groups.sort_by(|a, b| waited(b).total_cmp(&waited(a)));
         for group in groups.iter().take(LOCKS_SHOWN) {
-            let number = |decimals: usize, value: fn(&Lock) -> f64| format!("{:.*}", decimals, median(group, value));
-            let rate = |value: fn(&Lock) -> f64| thousands(median(group, value));
+            let number = |decimals: usize, value: fn(&LockRow) -> f64| format!("{:.*}", decimals, median(group, value));
+            let rate = |value: fn(&LockRow) -> f64| thousands(median(group, value));
             table.row(vec![
                 (*label).into(),
-                plain(&group[0].lock).chars().take(32).collect(),
+                sanitize(&group[0].lock).chars().take(32).collect(),
                 rate(|lock| lock.workload.demand_rps),
                 rate(|lock| lock.acquired_rps),
                 number(1, |lock| lock.waited_rate * 100.0),
@@ -185,7 +185,7 @@ pub(crate) fn kinds(kinds: &[KindRow]) -> String {
             table.row(vec![
                 (*label).into(),
                 group[0].kind.clone(),
-                thousands_by(2, median(group, |row| row.offered_rps)),
+                thousands_with(2, median(group, |row| row.offered_rps)),
                 number(2, |row| row.in_time_rate * 100.0),
                 number(2, |row| row.refused_rate * 100.0),
                 number(2, |row| row.late_rate * 100.0),
@@ -198,9 +198,9 @@ pub(crate) fn kinds(kinds: &[KindRow]) -> String {
 }
 
 /// Points that differ by their seed only.
-fn groups(points: &[Point]) -> Vec<Vec<&Point>> {
-    let mut groups: Vec<Vec<&Point>> = Vec::new();
-    let same = |a: &Point, b: &Point| {
+fn groups(points: &[PointRow]) -> Vec<Vec<&PointRow>> {
+    let mut groups: Vec<Vec<&PointRow>> = Vec::new();
+    let same = |a: &PointRow, b: &PointRow| {
         let bits = |share: Option<f64>| share.map(f64::to_bits);
         let numbers = |WorkloadKey { clients, demand_rps, p, r, .. }: &WorkloadKey| {
             (*clients, demand_rps.to_bits(), bits(*p), bits(*r))
@@ -226,20 +226,20 @@ fn median<T>(group: &[&T], value: fn(&T) -> f64) -> f64 {
 
 /// Heading of the claims of a scenario from `source`: some are a paper's, some our own.
 pub(crate) fn claims_heading(results: &Results) -> &'static str {
-    if results.claims_are_ours() { "What we expect, what we measured" } else { "What the paper says, what we measured" }
+    if results.has_own_claims() { "What we expect, what we measured" } else { "What the paper says, what we measured" }
 }
 
 /// Each claim: its verdict and words, the number that was expected beside ours, and the note on it.
 pub(crate) fn claims(results: &Results) -> String {
-    let expected = if results.claims_are_ours() { "expected" } else { "paper" };
+    let expected = if results.has_own_claims() { "expected" } else { "paper" };
     let mut text = String::new();
     for claim in &results.claims {
-        text += &folded(&format!("{}: {}", claim.verdict.words(), claim.text), 2, WIDTH);
+        text += &wrap(&format!("{}: {}", claim.verdict.label(), claim.text), 2, WIDTH);
         let numbers =
             format!("{expected}: {}; measured: {}; accepted: {}", claim.paper, claim.measured, claim.accepted);
-        text += &folded(&numbers, 6, WIDTH);
+        text += &wrap(&numbers, 6, WIDTH);
         if !claim.note.is_empty() && claim.verdict != Verdict::Reproduced {
-            text += &folded(&format!("note: {}", claim.note), 6, WIDTH);
+            text += &wrap(&format!("note: {}", claim.note), 6, WIDTH);
         }
     }
     text
@@ -252,18 +252,18 @@ mod tests {
 
     #[test]
     fn predictions_are_held_against_what_was_measured() {
-        let point = |ratio: f64, goodput: f64, predicted: f64| Point {
+        let point = |ratio: f64, goodput: f64, predicted: f64| PointRow {
             run: RunKey::new("breakwater", "breakwater", 1),
             workload: WorkloadKey { demand_rps: ratio * 60e3, demand_ratio: ratio, ..WorkloadKey::default() },
             capacity_rps: 60e3,
             goodput_rps: goodput,
             predicted_goodput_rps: Some(predicted),
-            ..Point::default()
+            ..PointRow::default()
         };
         let text =
             predictions(&[point(1.0, 50e3, 52e3), point(2.0, 40e3, 60e3), point(3.0, 0.0, 0.0)]).replace('\n', " ");
         assert!(text.contains("in 1 of 2 cases") && text.contains("+50.0 % (breakwater at 2.00 x capacity)"), "{text}");
-        assert_eq!(predictions(&[Point::default()]), "");
+        assert_eq!(predictions(&[PointRow::default()]), "");
     }
 
     #[test]
@@ -296,14 +296,14 @@ mod tests {
 
     #[test]
     fn the_locks_that_are_waited_for_most_come_first() {
-        let lock = |label: &str, name: &str, demand: f64, wait: f64| Lock {
+        let lock = |label: &str, name: &str, demand: f64, wait: f64| LockRow {
             run: RunKey::new(label, label, 1),
             workload: WorkloadKey { demand_rps: demand, ..WorkloadKey::default() },
             lock: name.into(),
             acquired_rps: 1_000.0,
             wait_mean_us: wait,
             wait_p99_us: 7.0 * wait,
-            ..Lock::default()
+            ..LockRow::default()
         };
         let mut rows = vec![lock("auto", "calm", 2e3, 1.0), lock("auto", "hot\u{7}", 2e3, 9.0)];
         rows.extend(["a", "b", "c"].map(|name| lock("auto", name, 2e3, 2.0)));
@@ -318,11 +318,11 @@ mod tests {
 
     #[test]
     fn seeds_become_one_row_of_medians() {
-        let point = |seed: u64, goodput: f64| Point {
+        let point = |seed: u64, goodput: f64| PointRow {
             run: RunKey::new("seda", "seda", seed),
             workload: WorkloadKey { demand_rps: 850e3, demand_ratio: 1.0, ..WorkloadKey::default() },
             goodput_rps: goodput,
-            ..Point::default()
+            ..PointRow::default()
         };
         let text = points(&[point(1, 700e3), point(2, 720e3), point(3, 710e3)]);
         assert_eq!(text.lines().count(), 2);

@@ -12,12 +12,12 @@ use leeward_lab::sweep::{Axis, Cell, Grid, SweepError, run_cells};
 
 use super::run::RunArgs;
 use crate::failure::Failure;
-use crate::interrupt::{Interrupt, Leaving};
+use crate::interrupt::{Interrupt, StopMode};
 use crate::progress::Bar;
 use crate::{scenario, stdout};
 
 /// Answers that wait for one before them, at most: a slow run holds the others back.
-const WAITING: usize = 64;
+const PENDING_MAX: usize = 64;
 
 /// The command.
 pub(crate) fn sweep(args: &RunArgs) -> Result<(), Failure> {
@@ -29,13 +29,13 @@ pub(crate) fn sweep(args: &RunArgs) -> Result<(), Failure> {
     let axes = args.sweep.iter().map(|text| Axis::parse(text)).collect::<Result<Vec<_>, _>>().map_err(failure)?;
     let loaded = scenario::load(&args.what)?;
     let grid = Grid::new(axes, loaded.run.seeds, args.what.seed).map_err(failure)?;
-    let interrupt = Interrupt::listen(Leaving::InOrder)?;
+    let interrupt = Interrupt::listen(StopMode::Graceful)?;
     let threads =
         args.what.threads.map_or_else(|| std::thread::available_parallelism().map_or(1, usize::from), usize::from);
     let threads = threads.min(grid.cells());
     {
         let bar = Bar::new(&loaded.id, &interrupt);
-        all(args, &grid, threads, interrupt.flag(), |done| bar.show(Progress { done, total: grid.cells() }))?;
+        run_all(args, &grid, threads, interrupt.flag(), |done| bar.show(Progress { done, total: grid.cells() }))?;
     }
     interrupt.finish()?;
     if std::io::stderr().is_terminal() {
@@ -46,11 +46,17 @@ pub(crate) fn sweep(args: &RunArgs) -> Result<(), Failure> {
 }
 
 /// Runs all cells and prints their lines in the grid's order.
-fn all(args: &RunArgs, grid: &Grid, threads: usize, cancel: &AtomicBool, tell: impl Fn(usize)) -> Result<(), Failure> {
+fn run_all(
+    args: &RunArgs,
+    grid: &Grid,
+    threads: usize,
+    cancel: &AtomicBool,
+    tell: impl Fn(usize),
+) -> Result<(), Failure> {
     let (next, over) = (AtomicUsize::new(0), AtomicBool::new(false));
     let registry = leeward_lab::registry();
     std::thread::scope(|scope| {
-        let (sender, receiver) = sync_channel(WAITING);
+        let (sender, receiver) = sync_channel(PENDING_MAX);
         for _ in 0..threads {
             let (sender, next, over, registry) = (sender.clone(), &next, &over, &registry);
             scope.spawn(move || {
@@ -58,7 +64,7 @@ fn all(args: &RunArgs, grid: &Grid, threads: usize, cancel: &AtomicBool, tell: i
                     let index = next.fetch_add(1, Ordering::Relaxed);
                     if index >= grid.cells()
                         || over.load(Ordering::Relaxed)
-                        || sender.send((index, one(args, grid, index, registry, cancel))).is_err()
+                        || sender.send((index, run_cell(args, grid, index, registry, cancel))).is_err()
                     {
                         return;
                     }
@@ -81,9 +87,15 @@ fn all(args: &RunArgs, grid: &Grid, threads: usize, cancel: &AtomicBool, tell: i
 }
 
 /// Lines of a cell's runs.
-fn one(args: &RunArgs, grid: &Grid, index: usize, registry: &Registry, cancel: &AtomicBool) -> Result<String, Failure> {
+fn run_cell(
+    args: &RunArgs,
+    grid: &Grid,
+    index: usize,
+    registry: &Registry,
+    cancel: &AtomicBool,
+) -> Result<String, Failure> {
     let mut text = Ok(String::new());
-    let load = |overrides: &[String]| scenario::with(&args.what, overrides);
+    let load = |overrides: &[String]| scenario::load_with(&args.what, overrides);
     run_cells(grid, index..index + 1, &scenario::overrides(&args.what)?, registry, load, cancel, |_, results| {
         text = lines(&grid.cell(index), &results);
     })

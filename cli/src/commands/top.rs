@@ -7,19 +7,19 @@ use leeward_rpc::client::CallError;
 use leeward_rpc::statistics::Statistics;
 use ratatui::widgets::Paragraph;
 
-use super::source::Source;
+use super::statistics_source::StatisticsSource;
 use crate::admission;
 use crate::failure::Failure;
-use crate::interrupt::{Interrupt, Leaving};
+use crate::interrupt::{Interrupt, StopMode};
 use crate::keyboard::Keyboard;
 use crate::terminal;
 use crate::tls::TlsArgs;
 use crate::{stdout, top};
 
 /// An overloaded server drops this question, too; then it is asked again, for so long.
-const PATIENCE: Duration = Duration::from_secs(10);
+const RETRY_TIMEOUT: Duration = Duration::from_secs(10);
 /// After a rejection.
-const PAUSE: Duration = Duration::from_millis(50);
+const RETRY_PAUSE: Duration = Duration::from_millis(50);
 
 /// Watch a running server: throughput, drops, delays, credits, and which of its locks it waits for
 ///
@@ -53,24 +53,24 @@ Examples:
 
 /// The command.
 pub(crate) fn top(args: &TopArgs) -> Result<(), Failure> {
-    let interval = Duration::from_nanos(admission::span("--interval", &args.interval)?.0);
-    let interrupt = Interrupt::listen(Leaving::Soon)?;
-    let source = Source::open(&args.address, args.tls.open()?, &interrupt)?;
-    let first = ask(&source, args, &interrupt)?;
+    let interval = Duration::from_nanos(admission::parse_span("--interval", &args.interval)?.0);
+    let interrupt = Interrupt::listen(StopMode::Prompt)?;
+    let source = StatisticsSource::open(&args.address, args.tls.open()?, &interrupt)?;
+    let first = query(&source, args, &interrupt)?;
     if args.json {
         return stdout::print(&first.to_json());
     }
-    if args.plain || !terminal::wanted() {
-        rest(interval, &interrupt)?;
-        let second = ask(&source, args, &interrupt)?;
+    if args.plain || !terminal::supports_live_view() {
+        sleep(interval, &interrupt)?;
+        let second = query(&source, args, &interrupt)?;
         return stdout::print(&top::text(&args.address, &first, &second));
     }
-    live(&source, args, interval, first, &interrupt)
+    run_live(&source, args, interval, first, &interrupt)
 }
 
 /// Until somebody presses q, or the terminal has gone.
-fn live(
-    source: &Source,
+fn run_live(
+    source: &StatisticsSource,
     args: &TopArgs,
     interval: Duration,
     first: Statistics,
@@ -82,18 +82,18 @@ fn live(
     let mut heard = Instant::now();
     let mut trouble: Option<String> = None;
     let outcome = loop {
-        let silence = trouble.as_deref().map(|why| top::Silence { lasts: heard.elapsed(), why });
-        let text = format!("{}\n\nq ends", top::watched(&args.address, &before, &now, silence));
+        let silence = trouble.as_deref().map(|why| top::NoAnswer { duration: heard.elapsed(), reason: why });
+        let text = format!("{}\n\nq ends", top::live_text(&args.address, &before, &now, silence));
         if let Err(error) = canvas.draw(|frame| frame.render_widget(Paragraph::new(text), frame.area())) {
             break Err(Failure::Runtime(anyhow!("the terminal: {error}")));
         }
-        keyboard.listen(interrupt, interval);
-        if interrupt.asked() {
+        keyboard.wait(interrupt, interval);
+        if interrupt.is_requested() {
             break Ok(());
         }
-        match source.ask(interrupt, || keyboard.listen(interrupt, Duration::ZERO)) {
+        match source.query(interrupt, || keyboard.wait(interrupt, Duration::ZERO)) {
             // Asked to stop while the question was out.
-            _ if interrupt.asked() => break Ok(()),
+            _ if interrupt.is_requested() => break Ok(()),
             Ok(newer) => {
                 before = std::mem::replace(&mut now, newer);
                 (heard, trouble) = (Instant::now(), None);
@@ -110,16 +110,16 @@ fn live(
 }
 
 /// Asks until there is an answer.
-fn ask(source: &Source, args: &TopArgs, interrupt: &Interrupt) -> Result<Statistics, Failure> {
+fn query(source: &StatisticsSource, args: &TopArgs, interrupt: &Interrupt) -> Result<Statistics, Failure> {
     let began = Instant::now();
     loop {
-        let error = match source.ask(interrupt, || {}) {
+        let error = match source.query(interrupt, || {}) {
             Ok(statistics) => return Ok(statistics),
-            Err(_) if interrupt.asked() => return Err(Failure::Interrupted),
+            Err(_) if interrupt.is_requested() => return Err(Failure::Interrupted),
             Err(error) => error,
         };
         let again = matches!(error.downcast_ref(), Some(CallError::Rejected { .. } | CallError::Expired { .. }));
-        if !again || began.elapsed() > PATIENCE {
+        if !again || began.elapsed() > RETRY_TIMEOUT {
             return Err(match error.downcast_ref() {
                 Some(CallError::UnknownMethod { .. }) => {
                     Failure::Runtime(anyhow!("{}: a server without statistics", args.address))
@@ -127,14 +127,14 @@ fn ask(source: &Source, args: &TopArgs, interrupt: &Interrupt) -> Result<Statist
                 _ => source.failure(error.context(args.address.clone())),
             });
         }
-        rest(PAUSE, interrupt)?;
+        sleep(RETRY_PAUSE, interrupt)?;
     }
 }
 
 /// Sleeps, unless told to stop.
-fn rest(span: Duration, interrupt: &Interrupt) -> Result<(), Failure> {
+fn sleep(span: Duration, interrupt: &Interrupt) -> Result<(), Failure> {
     let due = Instant::now() + span;
-    while !interrupt.asked() {
+    while !interrupt.is_requested() {
         let left = due.saturating_duration_since(Instant::now());
         if left.is_zero() {
             return Ok(());

@@ -1,18 +1,18 @@
 //! `leeward tune`: the parameters under which a controller serves a scenario best.
 
-use leeward_core::params::Raw;
+use leeward_core::params::RawParam;
 use leeward_lab::tune::{self, Candidate, TunedWorkload, Tuning};
 use serde_json::{Map, Value, json};
 
 use crate::failure::Failure;
-use crate::interrupt::{Interrupt, Leaving};
+use crate::interrupt::{Interrupt, StopMode};
 use crate::progress::Bar;
 use crate::scenario::What;
 use crate::table::{Align, Table};
 use crate::{scenario, stdout};
 
 /// Candidates to show per workload.
-const SHOWN: usize = 10;
+const CANDIDATES_SHOWN: usize = 10;
 
 /// Search the parameters under which a controller serves a scenario best
 ///
@@ -45,7 +45,7 @@ Examples:
 /// The command.
 pub(crate) fn tune(args: &TuneArgs) -> Result<(), Failure> {
     let scenario = scenario::load(&args.what)?;
-    let interrupt = Interrupt::listen(Leaving::Soon)?;
+    let interrupt = Interrupt::listen(StopMode::Prompt)?;
     let tuning = {
         let bar = Bar::new(&format!("{} {}", scenario.id, args.controller), &interrupt);
         let options = scenario::options(&args.what, "sim");
@@ -54,7 +54,7 @@ pub(crate) fn tune(args: &TuneArgs) -> Result<(), Failure> {
         match args.draws {
             None => tune::tune(&scenario, &registry, &args.controller, &options, &progress, stop)?,
             Some(draws) => {
-                tune::tune_by_draws(&scenario, &registry, (&args.controller, draws), &options, &progress, stop)?
+                tune::random_search(&scenario, &registry, (&args.controller, draws), &options, &progress, stop)?
             }
         }
     };
@@ -81,7 +81,7 @@ fn best_first(workload: &TunedWorkload) -> String {
     let mut order: Vec<usize> = (0..workload.candidates.len()).collect();
     let goodput = |index: &usize| workload.candidates[*index].goodput_ratio;
     order.sort_by(|a, b| (*b == workload.best).cmp(&(*a == workload.best)).then(goodput(b).total_cmp(&goodput(a))));
-    for candidate in order.iter().take(SHOWN).map(|index| &workload.candidates[*index]) {
+    for candidate in order.iter().take(CANDIDATES_SHOWN).map(|index| &workload.candidates[*index]) {
         let params: Vec<String> = candidate.params.iter().map(|(name, value)| format!("{name} = {value}")).collect();
         table.row(vec![
             format!("{:.4}", candidate.goodput_ratio),
@@ -109,15 +109,16 @@ fn as_json(tuning: &Tuning) -> Value {
 }
 
 fn candidate(candidate: &Candidate) -> Value {
-    let params: Map<String, Value> = candidate.params.iter().map(|(name, value)| (name.clone(), raw(value))).collect();
+    let params: Map<String, Value> =
+        candidate.params.iter().map(|(name, value)| (name.clone(), raw_json(value))).collect();
     json!({ "params": params, "goodput_ratio": candidate.goodput_ratio, "p99_us": candidate.p99_us })
 }
 
-fn raw(value: &Raw) -> Value {
+fn raw_json(value: &RawParam) -> Value {
     match value {
-        Raw::Text(text) => text.as_str().into(),
-        Raw::Number(number) => (*number).into(),
-        Raw::Integer(number) => (*number).into(),
-        Raw::Switch(on) => (*on).into(),
+        RawParam::Text(text) => text.as_str().into(),
+        RawParam::Number(number) => (*number).into(),
+        RawParam::Integer(number) => (*number).into(),
+        RawParam::Switch(on) => (*on).into(),
     }
 }

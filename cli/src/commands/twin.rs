@@ -3,9 +3,9 @@
 use std::path::PathBuf;
 
 use anyhow::anyhow;
-use leeward_lab::{store, twin};
+use leeward_lab::{prediction, store};
 
-use super::target;
+use super::output_files;
 use crate::failure::Failure;
 use crate::stdout;
 
@@ -35,7 +35,7 @@ pub(crate) fn twin(args: &TwinArgs) -> Result<(), Failure> {
     let id = if results.scenario.is_empty() { "SCENARIO" } else { &results.scenario };
     let quick = if results.quick { " --quick" } else { "" };
     let command = format!("leeward run {id} --plant real{quick} --out DIR && leeward twin DIR");
-    let page = twin::markdown(&results, &command).ok_or_else(|| {
+    let page = prediction::markdown(&results, &command).ok_or_else(|| {
         Failure::Input(anyhow!(
             "{}: has no predictions; accepted: the folder of a `leeward run --plant real` with a synthetic service",
             args.folder.display()
@@ -44,7 +44,7 @@ pub(crate) fn twin(args: &TwinArgs) -> Result<(), Failure> {
     match &args.out {
         None => stdout::print(page.trim_end()),
         Some(file) => {
-            target::write(file, &page)?;
+            output_files::write(file, &page)?;
             stdout::print(&format!("Page in {}", file.display()))
         }
     }

@@ -4,18 +4,19 @@ use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
 use anyhow::{Context, anyhow};
-use leeward_lab::Builtin;
+use leeward_lab::BuiltinScenario;
 use leeward_lab::run::Progress;
 use leeward_lab::verdicts::{
-    Expectations, Extent, VerdictsError, complete, judge_scenario, markdown, notes, probe, scenarios, sensitivity,
+    Expectations, Extent, VerdictsError, figure_notes, fill_bounds, judge_scenario, markdown, probe, scenarios,
+    sensitivity,
 };
-use leeward_outcome::sensitivity::{Probed, Sensitivity};
-use leeward_outcome::verdicts::{Judged, Tally, Verdicts};
+use leeward_outcome::sensitivity::{ScenarioSensitivity, Sensitivity};
+use leeward_outcome::verdicts::{ScenarioVerdicts, VerdictCounts, Verdicts};
 use serde::de::DeserializeOwned;
 
-use super::target;
+use super::output_files;
 use crate::failure::Failure;
-use crate::interrupt::{Interrupt, Leaving};
+use crate::interrupt::{Interrupt, StopMode};
 use crate::progress::Bar;
 use crate::scenario::SEED_MAX;
 use crate::stdout;
@@ -81,10 +82,10 @@ Examples:
 
 /// The command.
 pub(crate) fn verdicts(args: &VerdictsArgs) -> Result<(), Failure> {
-    let interrupt = Interrupt::listen(Leaving::Soon)?;
+    let interrupt = Interrupt::listen(StopMode::Prompt)?;
     match (&args.check, &args.record) {
         _ if args.redraw => redraw(args),
-        _ if args.sensitivity => worlds(args, &interrupt),
+        _ if args.sensitivity => run_sensitivity(args, &interrupt),
         (Some(file), _) => check(file, args, &interrupt),
         (None, Some(file)) => record(file, args, &interrupt),
         (None, None) => table(args, &interrupt),
@@ -93,17 +94,17 @@ pub(crate) fn verdicts(args: &VerdictsArgs) -> Result<(), Failure> {
 
 /// Writes the table and the page.
 fn table(args: &VerdictsArgs, interrupt: &Interrupt) -> Result<(), Failure> {
-    target::check_folder(&args.out)?;
-    let picked = picked(args)?;
-    let kept: Verdicts = stored(&args.out, "verdicts.json")?;
+    output_files::check_folder(&args.out)?;
+    let picked = pick_scenarios(args)?;
+    let kept: Verdicts = load_json(&args.out, "verdicts.json")?;
     let extent = extent(args, args.quick);
     let judged = judge(&picked, &extent, interrupt, |so_far| save(args, &kept, so_far))?;
     interrupt.finish()?;
     let all = save(args, &kept, &judged)?;
-    let tally = Tally::of(&all, |_| true);
+    let tally = VerdictCounts::count(&all, |_| true);
     stdout::print(&format!(
         "{} claims: {} reproduced, {} not reproduced, {} undecided, {} not measured\nTable in {}\n",
-        tally.all(),
+        tally.total(),
         tally.reproduced,
         tally.not_reproduced,
         tally.undecided,
@@ -114,11 +115,11 @@ fn table(args: &VerdictsArgs, interrupt: &Interrupt) -> Result<(), Failure> {
 
 /// Writes the table and the page anew, of the verdicts and the worlds that the folder has; they stay made by the command that made them.
 fn redraw(args: &VerdictsArgs) -> Result<(), Failure> {
-    let kept: Verdicts = stored(&args.out, "verdicts.json")?;
+    let kept: Verdicts = load_json(&args.out, "verdicts.json")?;
     if kept.scenarios.is_empty() {
         return Err(Failure::Input(anyhow!("{} has no verdicts.json", args.out.display())));
     }
-    let worlds: Sensitivity = stored(&args.out, "sensitivity.json")?;
+    let worlds: Sensitivity = load_json(&args.out, "sensitivity.json")?;
     write(&args.out, kept)?;
     if !worlds.scenarios.is_empty() {
         write_worlds(&args.out, &worlds)?;
@@ -137,10 +138,10 @@ fn check(file: &Path, args: &VerdictsArgs, interrupt: &Interrupt) -> Result<(), 
         let known = all.iter().find(|known| known.id == id).copied();
         known.ok_or_else(|| Failure::Input(anyhow!("{}: no scenario is called `{id}`", file.display())))
     };
-    let picked: Vec<&Builtin> = expected.scenarios.iter().map(find).collect::<Result<_, _>>()?;
+    let picked: Vec<&BuiltinScenario> = expected.scenarios.iter().map(find).collect::<Result<_, _>>()?;
     let extent = expected.extent(args.threads.map(usize::from));
     let judged = judge(&picked, &extent, interrupt, |_| Ok(Verdicts::default()))?;
-    let flips = expected.flips(&Expectations::of(&judged, &extent));
+    let flips = expected.flips(&Expectations::from_verdicts(&judged, &extent));
     if flips.is_empty() {
         let claims: usize = judged.iter().map(|scenario| scenario.claims.len()).sum();
         return stdout::print(&format!("{claims} claims of {} scenarios: no verdict has flipped\n", judged.len()));
@@ -151,21 +152,21 @@ fn check(file: &Path, args: &VerdictsArgs, interrupt: &Interrupt) -> Result<(), 
 
 /// Writes down what is expected from now on.
 fn record(file: &Path, args: &VerdictsArgs, interrupt: &Interrupt) -> Result<(), Failure> {
-    target::check_file("--record", file)?;
+    output_files::check_file("--record", file)?;
     let extent = extent(args, true);
-    let judged = judge(&picked(args)?, &extent, interrupt, |_| Ok(Verdicts::default()))?;
-    target::write(file, &Expectations::of(&judged, &extent).text())
+    let judged = judge(&pick_scenarios(args)?, &extent, interrupt, |_| Ok(Verdicts::default()))?;
+    output_files::write(file, &Expectations::from_verdicts(&judged, &extent).text())
 }
 
 /// Judges scenario by scenario in all worlds, and writes what flips; a scenario that is not picked keeps what the folder has of it.
-fn worlds(args: &VerdictsArgs, interrupt: &Interrupt) -> Result<(), Failure> {
-    target::check_folder(&args.out)?;
-    let picked = picked(args)?;
-    let kept: Sensitivity = stored(&args.out, "sensitivity.json")?;
+fn run_sensitivity(args: &VerdictsArgs, interrupt: &Interrupt) -> Result<(), Failure> {
+    output_files::check_folder(&args.out)?;
+    let picked = pick_scenarios(args)?;
+    let kept: Sensitivity = load_json(&args.out, "sensitivity.json")?;
     let (extent, registry) = (extent(args, args.quick), leeward_lab::registry());
     let mut probed = Vec::new();
     for (index, builtin) in picked.iter().enumerate() {
-        let bars = Bars::new(builtin.id, (index, picked.len()), interrupt);
+        let bars = WorldBars::new(builtin.id, (index, picked.len()), interrupt);
         let one = probe(builtin, &extent, &registry, &|world, progress| bars.show(world, progress), interrupt.flag());
         probed.push(one.map_err(failure)?);
         save_worlds(args, &kept, &probed)?;
@@ -174,27 +175,27 @@ fn worlds(args: &VerdictsArgs, interrupt: &Interrupt) -> Result<(), Failure> {
     stdout::print(&format!("Table in {}\n", args.out.join("sensitivity.md").display()))
 }
 
-fn save_worlds(args: &VerdictsArgs, kept: &Sensitivity, probed: &[Probed]) -> Result<(), Failure> {
-    let scenarios = newest(probed, &kept.scenarios, |one| &one.id);
+fn save_worlds(args: &VerdictsArgs, kept: &Sensitivity, probed: &[ScenarioSensitivity]) -> Result<(), Failure> {
+    let scenarios = merge_newest(probed, &kept.scenarios, |one| &one.id);
     let quick = scenarios.iter().any(|one| one.quick);
-    write_worlds(&args.out, &Sensitivity { command: format!("{} --sensitivity", words(args, quick)), scenarios })
+    write_worlds(&args.out, &Sensitivity { command: format!("{} --sensitivity", command_line(args, quick)), scenarios })
 }
 
 fn write_worlds(folder: &Path, all: &Sensitivity) -> Result<(), Failure> {
-    target::write_json(folder, "sensitivity.json", all)?;
-    target::write_into(folder, "sensitivity.md", &sensitivity(all))
+    output_files::write_json(folder, "sensitivity.json", all)?;
+    output_files::write_into(folder, "sensitivity.md", &sensitivity(all))
 }
 
 /// A bar for each world, one after the other.
-struct Bars<'a> {
+struct WorldBars<'a> {
     name: String,
     interrupt: &'a Interrupt,
     now: Mutex<Option<(String, Bar)>>,
 }
 
-impl<'a> Bars<'a> {
-    fn new(id: &str, (index, all): (usize, usize), interrupt: &'a Interrupt) -> Bars<'a> {
-        Bars { name: format!("{id} ({} of {all})", index + 1), interrupt, now: Mutex::new(None) }
+impl<'a> WorldBars<'a> {
+    fn new(id: &str, (index, all): (usize, usize), interrupt: &'a Interrupt) -> WorldBars<'a> {
+        WorldBars { name: format!("{id} ({} of {all})", index + 1), interrupt, now: Mutex::new(None) }
     }
 
     fn show(&self, world: &str, progress: Progress) {
@@ -218,7 +219,7 @@ fn extent(args: &VerdictsArgs, quick: bool) -> Extent {
     }
 }
 
-fn picked(args: &VerdictsArgs) -> Result<Vec<&'static Builtin>, Failure> {
+fn pick_scenarios(args: &VerdictsArgs) -> Result<Vec<&'static BuiltinScenario>, Failure> {
     let picked = scenarios(&args.scenarios);
     if picked.is_empty() {
         return Err(Failure::Input(anyhow!("no scenario has that in its id (`leeward list` shows what there is)")));
@@ -228,11 +229,11 @@ fn picked(args: &VerdictsArgs) -> Result<Vec<&'static Builtin>, Failure> {
 
 /// Judges scenario by scenario; `save` sees those that are done after each.
 fn judge(
-    picked: &[&Builtin],
+    picked: &[&BuiltinScenario],
     extent: &Extent,
     interrupt: &Interrupt,
-    mut save: impl FnMut(&[Judged]) -> Result<Verdicts, Failure>,
-) -> Result<Vec<Judged>, Failure> {
+    mut save: impl FnMut(&[ScenarioVerdicts]) -> Result<Verdicts, Failure>,
+) -> Result<Vec<ScenarioVerdicts>, Failure> {
     let registry = leeward_lab::registry();
     let mut judged = Vec::new();
     for (index, builtin) in picked.iter().enumerate() {
@@ -253,14 +254,14 @@ fn failure(error: VerdictsError) -> Failure {
 }
 
 /// The state of each scenario, in the order of the papers' figures: of this run, or else from before.
-fn newest<T: Clone>(now: &[T], before: &[T], id: impl Fn(&T) -> &str) -> Vec<T> {
+fn merge_newest<T: Clone>(now: &[T], before: &[T], id: impl Fn(&T) -> &str) -> Vec<T> {
     let find = |all: &[T], wanted: &str| all.iter().find(|one| id(one) == wanted).cloned();
     let known = leeward_lab::builtin_scenarios().iter();
     known.filter_map(|known| find(now, known.id).or_else(|| find(before, known.id))).collect()
 }
 
 /// A file that the folder has from before; empty if it has none.
-fn stored<T: Default + DeserializeOwned>(folder: &Path, name: &str) -> Result<T, Failure> {
+fn load_json<T: Default + DeserializeOwned>(folder: &Path, name: &str) -> Result<T, Failure> {
     let path = folder.join(name);
     let Ok(text) = std::fs::read_to_string(&path) else { return Ok(T::default()) };
     let read = serde_json::from_str(&text).with_context(|| format!("{} is no file of verdicts", path.display()));
@@ -268,25 +269,25 @@ fn stored<T: Default + DeserializeOwned>(folder: &Path, name: &str) -> Result<T,
 }
 
 /// Writes the verdicts of `judged`, and of the scenarios of `kept` that are not among them.
-fn save(args: &VerdictsArgs, kept: &Verdicts, judged: &[Judged]) -> Result<Verdicts, Failure> {
-    let scenarios = newest(judged, &kept.scenarios, |one| &one.id);
+fn save(args: &VerdictsArgs, kept: &Verdicts, judged: &[ScenarioVerdicts]) -> Result<Verdicts, Failure> {
+    let scenarios = merge_newest(judged, &kept.scenarios, |one| &one.id);
     write(&args.out, Verdicts { command: command(args, kept, judged), scenarios })
 }
 
 fn write(folder: &Path, mut all: Verdicts) -> Result<Verdicts, Failure> {
-    complete(&mut all);
-    target::write_json(folder, "verdicts.json", &all)?;
-    target::write_into(folder, "verdicts.md", &markdown(&all))?;
-    target::write_into(folder, "verdicts.html", &leeward_report::render_verdicts(&all, &notes()))?;
+    fill_bounds(&mut all);
+    output_files::write_json(folder, "verdicts.json", &all)?;
+    output_files::write_into(folder, "verdicts.md", &markdown(&all))?;
+    output_files::write_into(folder, "verdicts.html", &leeward_report::render_verdicts(&all, &figure_notes()))?;
     Ok(all)
 }
 
 /// The command that makes all of it at once.
-fn command(args: &VerdictsArgs, kept: &Verdicts, judged: &[Judged]) -> String {
-    words(args, judged.iter().chain(&kept.scenarios).any(|scenario| scenario.quick))
+fn command(args: &VerdictsArgs, kept: &Verdicts, judged: &[ScenarioVerdicts]) -> String {
+    command_line(args, judged.iter().chain(&kept.scenarios).any(|scenario| scenario.quick))
 }
 
-fn words(args: &VerdictsArgs, quick: bool) -> String {
+fn command_line(args: &VerdictsArgs, quick: bool) -> String {
     let mut words = String::from("leeward verdicts");
     if quick {
         words += " --quick";

@@ -3,7 +3,7 @@
 use anyhow::anyhow;
 use leeward_observe::DecisionId;
 
-use super::ask_admin;
+use super::admin_client;
 use crate::failure::Failure;
 use crate::stdout;
 use crate::tls::TlsArgs;
@@ -39,14 +39,14 @@ Examples:
   leeward why 8f3a localhost:9464 --tls-ca ca.pem      a port with --admin-tls-cert
   leeward why 8f3a --json | jq '{reason, delay_ns}'";
 
-fn is_refusal(body: &str) -> bool {
+fn is_input_error(body: &str) -> bool {
     body.starts_with("no decision ") || body.starts_with("id: ")
 }
 
 /// The command.
 pub(crate) fn why(args: &WhyArgs) -> Result<(), Failure> {
     let id = args.id.parse::<DecisionId>();
-    let id = id.map_err(|error| Failure::Input(anyhow!("`{}`: {error}", stdout::plain(&args.id))))?;
+    let id = id.map_err(|error| Failure::Input(anyhow!("`{}`: {error}", stdout::sanitize(&args.id))))?;
     let mut path = format!("/debug/why?id={id}");
     if let Some(port) = &args.port {
         if !port.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-') {
@@ -54,19 +54,19 @@ pub(crate) fn why(args: &WhyArgs) -> Result<(), Failure> {
         }
         path += &format!("&port={port}");
     }
-    let answer = ask_admin::ask(&args.address, &path, args.tls.open_for(leeward_admin::ALPN)?)?;
+    let answer = admin_client::get(&args.address, &path, args.tls.open_for(leeward_admin::ALPN)?)?;
     let told: serde_json::Value = serde_json::from_str(&answer.body).unwrap_or_default();
     match (answer.status, told["text"].as_str()) {
         (200, Some(_)) if args.json => stdout::print(answer.body.trim_end()),
-        (200, Some(text)) => stdout::print(&stdout::plain(text)),
+        (200, Some(text)) => stdout::print(&stdout::sanitize(text)),
         // The admin port's own words: this decision is none, or is not kept any more.
-        (400, _) | (404, _) if is_refusal(&answer.body) => {
-            Err(Failure::Input(anyhow!("{}: {}", args.address, stdout::plain(answer.body.trim()))))
+        (400, _) | (404, _) if is_input_error(&answer.body) => {
+            Err(Failure::Input(anyhow!("{}: {}", args.address, stdout::sanitize(answer.body.trim()))))
         }
         (404, _) => Err(Failure::Runtime(anyhow!("{}: no admin port: it knows no such page", args.address))),
         (status, _) => {
             let told: String = answer.body.lines().next().unwrap_or_default().chars().take(200).collect();
-            Err(Failure::Runtime(anyhow!("{}: HTTP status {status}: {}", args.address, stdout::plain(&told))))
+            Err(Failure::Runtime(anyhow!("{}: HTTP status {status}: {}", args.address, stdout::sanitize(&told))))
         }
     }
 }

@@ -7,18 +7,18 @@ use ratatui::symbols::Marker;
 use ratatui::text::{Line, Span};
 use ratatui::widgets::{Axis, Block, Borders, Chart, Dataset, GraphType, Paragraph};
 
-use super::news::{Moment, Subject};
-use super::state::State;
-use super::words::{span, thousands};
+use super::events::{RunInfo, RunSample};
+use super::format::{format_us, thousands};
+use super::state::DemoState;
 
 /// Height below which a chart says nothing.
-pub(crate) const LEAST_HEIGHT: u16 = 5;
+pub(crate) const MIN_HEIGHT: u16 = 5;
 /// Width below which charts don't stand side by side.
-const LEAST_WIDTH: u16 = 34;
+const MIN_WIDTH: u16 = 34;
 /// Width from which titles are whole.
-const ROOMY: u16 = 52;
+const FULL_TITLE_WIDTH: u16 = 52;
 /// Points of a line that does not change.
-const DOTS: usize = 20;
+const LINE_POINTS: usize = 20;
 /// A time below this is drawn as this: a logarithm needs a floor.
 const FLOOR_US: f64 = 1.0;
 
@@ -31,7 +31,7 @@ struct Curve {
 }
 
 /// A chart: what it shows, and between which values.
-struct Picture {
+struct ChartSpec {
     title: &'static str,
     /// The title where there is little room.
     short: &'static str,
@@ -42,14 +42,14 @@ struct Picture {
 }
 
 /// Draws as many of the charts as there is room for, the most telling first.
-pub(crate) fn draw(frame: &mut Frame<'_>, area: Rect, state: &State) {
-    let Some(subject) = state.subject() else {
-        return waiting(frame, area, state);
+pub(crate) fn draw(frame: &mut Frame<'_>, area: Rect, state: &DemoState) {
+    let Some(subject) = state.run() else {
+        return draw_waiting(frame, area, state);
     };
-    let pictures = pictures(subject, &state.moments);
-    let columns = if area.width >= 2 * LEAST_WIDTH { 2 } else { 1 };
-    let most = usize::from(area.height / LEAST_HEIGHT).min(4usize.div_ceil(columns));
-    if most == 0 || area.width < LEAST_WIDTH / 2 {
+    let pictures = chart_specs(subject, &state.samples);
+    let columns = if area.width >= 2 * MIN_WIDTH { 2 } else { 1 };
+    let most = usize::from(area.height / MIN_HEIGHT).min(4usize.div_ceil(columns));
+    if most == 0 || area.width < MIN_WIDTH / 2 {
         return;
     }
     let lines = Layout::vertical(vec![Constraint::Fill(1); most]).split(area);
@@ -63,13 +63,13 @@ pub(crate) fn draw(frame: &mut Frame<'_>, area: Rect, state: &State) {
     });
     for (picture, place) in pictures.into_iter().zip(places) {
         match picture {
-            Some(picture) => chart(frame, place, picture, subject.duration_s),
-            None => no_credits(frame, place),
+            Some(picture) => draw_chart(frame, place, picture, subject.duration_s),
+            None => draw_no_credits(frame, place),
         }
     }
 }
 
-fn waiting(frame: &mut Frame<'_>, area: Rect, state: &State) {
+fn draw_waiting(frame: &mut Frame<'_>, area: Rect, state: &DemoState) {
     let words = match &state.machine {
         None => {
             "First the machine is measured: how long a message takes there and back, how often something else takes \
@@ -80,24 +80,24 @@ fn waiting(frame: &mut Frame<'_>, area: Rect, state: &State) {
     frame.render_widget(Paragraph::new(words).wrap(ratatui::widgets::Wrap { trim: true }), area);
 }
 
-fn pictures(subject: &Subject, moments: &[Moment]) -> [Option<Picture>; 4] {
-    let over = |value: fn(&Moment) -> Option<f64>| -> Vec<(f64, f64)> {
+fn chart_specs(subject: &RunInfo, moments: &[RunSample]) -> [Option<ChartSpec>; 4] {
+    let over = |value: fn(&RunSample) -> Option<f64>| -> Vec<(f64, f64)> {
         moments.iter().filter_map(|moment| Some((moment.at_s, value(moment)?))).collect()
     };
     let steady = |value: f64| -> Vec<(f64, f64)> {
-        (0..=DOTS).map(|index| (subject.duration_s * index as f64 / DOTS as f64, value)).collect()
+        (0..=LINE_POINTS).map(|index| (subject.duration_s * index as f64 / LINE_POINTS as f64, value)).collect()
     };
     let logs = |points: Vec<(f64, f64)>| -> Vec<(f64, f64)> {
         points.into_iter().map(|(at, us)| (at, us.max(FLOOR_US).log10())).collect()
     };
     let curve = |name, color, dotted, points| Curve { name, color, dotted, points };
     let highest = |points: &[(f64, f64)]| points.iter().map(|(_, value)| *value).fold(0.0, f64::max);
-    let unlog = |value: f64| span(10f64.powf(value));
+    let unlog = |value: f64| format_us(10f64.powf(value));
 
     let goodput = over(|moment| moment.goodput_rps);
     let demand = over(|moment| Some(moment.demand_rps));
     let high = highest(&demand).max(highest(&goodput)).max(subject.capacity_rps) * 1.1;
-    let goodput = Picture {
+    let goodput = ChartSpec {
         title: "Goodput, k/s",
         short: "k/s",
         curves: vec![
@@ -115,14 +115,14 @@ fn pictures(subject: &Subject, moments: &[Moment]) -> [Option<Picture>; 4] {
         // Most runs fit; those without control leave it, and the scale follows.
         let high = highest(&points).max(subject.slo_us * 30.0);
         let curves = vec![objective(), curve(name, Color::Magenta, false, logs(points))];
-        Picture { title, short, curves, low: floor.max(FLOOR_US).log10(), high: high.log10(), label: unlog }
+        ChartSpec { title, short, curves, low: floor.max(FLOOR_US).log10(), high: high.log10(), label: unlog }
     };
     let p99 = in_us("Latency, log scale", "latency", "p99", subject.slo_us / 30.0, over(|moment| moment.p99_us));
     let delay = in_us("Queueing delay, log scale", "queue", "wait", FLOOR_US, over(|moment| Some(moment.delay_us)));
 
     let (pool, issued) = (over(|moment| moment.pool), over(|moment| moment.issued));
     let high = highest(&pool).max(highest(&issued)).max(1.0) * 1.1;
-    let credits = (!pool.is_empty()).then(|| Picture {
+    let credits = (!pool.is_empty()).then(|| ChartSpec {
         title: "Credits",
         short: "credits",
         curves: vec![curve("pool", Color::Yellow, false, pool), curve("with clients", Color::Green, false, issued)],
@@ -133,8 +133,8 @@ fn pictures(subject: &Subject, moments: &[Moment]) -> [Option<Picture>; 4] {
     [Some(goodput), Some(p99), Some(delay), credits]
 }
 
-fn chart(frame: &mut Frame<'_>, area: Rect, picture: Picture, duration_s: f64) {
-    let heading = if area.width < ROOMY { picture.short } else { picture.title };
+fn draw_chart(frame: &mut Frame<'_>, area: Rect, picture: ChartSpec, duration_s: f64) {
+    let heading = if area.width < FULL_TITLE_WIDTH { picture.short } else { picture.title };
     let mut title = vec![Span::raw(format!(" {heading} ")).bold()];
     for curve in &picture.curves {
         let sign = if curve.dotted { "• •" } else { "━━" };
@@ -165,7 +165,7 @@ fn chart(frame: &mut Frame<'_>, area: Rect, picture: Picture, duration_s: f64) {
     frame.render_widget(chart, area);
 }
 
-fn no_credits(frame: &mut Frame<'_>, area: Rect) {
+fn draw_no_credits(frame: &mut Frame<'_>, area: Rect) {
     let block = Block::new().borders(Borders::TOP).title(" Credits ".bold());
     let words = "None: without control clients send whenever they like.";
     let words = Paragraph::new(words).wrap(ratatui::widgets::Wrap { trim: true }).dim();

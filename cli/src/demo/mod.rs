@@ -8,12 +8,12 @@
 //! - `tiers`: the same of a service with leaves.
 
 pub(crate) mod charts;
-pub(crate) mod meaning;
-pub(crate) mod news;
+pub(crate) mod events;
+pub(crate) mod explanation;
+pub(crate) mod format;
 pub(crate) mod plain;
 pub(crate) mod screen;
 pub(crate) mod state;
 pub(crate) mod table;
 pub(crate) mod tiers;
 pub(crate) mod view;
-pub(crate) mod words;

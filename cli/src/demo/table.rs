@@ -1,7 +1,7 @@
 //! The table at the end, and while results come in: one row per run, in words and signs that need no colour.
 
-use super::news::{Load, Row};
-use super::words::{controller_short, percent, span, thousands, times};
+use super::events::{Load, RunResult};
+use super::format::{controller_short, format_us, multiple, percent, thousands};
 use crate::table::{Align, Table};
 
 /// Headings of [`steady`].
@@ -12,45 +12,45 @@ pub(crate) const SPIKE: [&str; 6] =
     ["spike", "control", "k/s in time", "goodput back after", "after its end", "highest p99"];
 
 /// A run of steady demand.
-pub(crate) fn steady(row: &Row) -> Option<[String; 8]> {
+pub(crate) fn steady(row: &RunResult) -> Option<[String; 8]> {
     let Load::Steady(ratio) = row.load else { return None };
     let point = &row.point;
     Some([
-        times(ratio),
+        multiple(ratio),
         controller_short(&point.run.label).into(),
         thousands(point.goodput_rps),
-        percent(row.of_capacity()),
-        if point.p99_us > 0.0 { span(point.p99_us) } else { "–".into() },
-        if row.in_time() { "✓ yes".into() } else { "✗ NO".into() },
+        percent(row.capacity_share()),
+        if point.p99_us > 0.0 { format_us(point.p99_us) } else { "–".into() },
+        if row.is_in_time() { "✓ yes".into() } else { "✗ NO".into() },
         percent(point.drop_rate),
         percent(point.expiry_rate),
     ])
 }
 
 /// A run with a spike: goodput is what it settles at while the spike lasts.
-pub(crate) fn spike(row: &Row) -> Option<[String; 6]> {
+pub(crate) fn spike(row: &RunResult) -> Option<[String; 6]> {
     let Load::Spike { peak, .. } = row.load else { return None };
-    let back = |index| row.back_ms(index).map_or("never".into(), |ms| format!("{ms:.0} ms"));
+    let back = |index| row.recovery_ms(index).map_or("never".into(), |ms| format!("{ms:.0} ms"));
     let highest = row.shifts.iter().map(|shift| shift.p99_peak_us).fold(0.0, f64::max);
     Some([
-        times(peak),
+        multiple(peak),
         controller_short(&row.point.run.label).into(),
         row.shifts.first().map_or("–".into(), |shift| thousands(shift.settled_goodput_rps)),
         back(0),
         back(1),
-        span(highest),
+        format_us(highest),
     ])
 }
 
 /// Both tables, for a terminal of 80 columns.
-pub(crate) fn text(rows: &[Row]) -> String {
+pub(crate) fn text(rows: &[RunResult]) -> String {
     let of_steady: Vec<Vec<String>> = rows.iter().filter_map(steady).map(Vec::from).collect();
     let of_spike: Vec<Vec<String>> = rows.iter().filter_map(spike).map(Vec::from).collect();
-    let parts = [drawn(&STEADY, of_steady), drawn(&SPIKE, of_spike)];
+    let parts = [render(&STEADY, of_steady), render(&SPIKE, of_spike)];
     parts.iter().filter(|part| !part.is_empty()).map(String::as_str).collect::<Vec<_>>().join("\n")
 }
 
-fn drawn(headings: &[&str], rows: Vec<Vec<String>>) -> String {
+fn render(headings: &[&str], rows: Vec<Vec<String>>) -> String {
     if rows.is_empty() {
         return String::new();
     }
@@ -67,11 +67,11 @@ pub(crate) mod samples {
     //! Rows as a demo has them.
 
     use super::*;
-    use leeward_lab::results::{Point, RunKey, Shift, WorkloadKey};
+    use leeward_lab::results::{PointRow, RunKey, ShiftRow, WorkloadKey};
 
     /// A run of steady demand.
-    pub(crate) fn steady_row(label: &str, ratio: f64, goodput: f64, p99_us: f64) -> Row {
-        let point = Point {
+    pub(crate) fn steady_row(label: &str, ratio: f64, goodput: f64, p99_us: f64) -> RunResult {
+        let point = PointRow {
             run: RunKey::new(label, label, 1),
             workload: WorkloadKey { demand_ratio: ratio, ..WorkloadKey::default() },
             capacity_rps: 60e3,
@@ -80,15 +80,16 @@ pub(crate) mod samples {
             predicted_goodput_rps: Some(goodput * 1.05),
             p99_us,
             drop_rate: 0.012,
-            ..Point::default()
+            ..PointRow::default()
         };
-        Row::of(&point, &[])
+        RunResult::from_point(&point, &[])
     }
 
     /// A run with a spike.
-    pub(crate) fn spike_row(label: &str, recovered: bool) -> Row {
-        let point = Point { run: RunKey::new(label, label, 1), capacity_rps: 60e3, slo_us: 300.0, ..Point::default() };
-        let shift = Shift {
+    pub(crate) fn spike_row(label: &str, recovered: bool) -> RunResult {
+        let point =
+            PointRow { run: RunKey::new(label, label, 1), capacity_rps: 60e3, slo_us: 300.0, ..PointRow::default() };
+        let shift = ShiftRow {
             from_rps: 30e3,
             to_rps: 84e3,
             settled_goodput_rps: if recovered { 55e3 } else { 0.0 },
@@ -96,14 +97,14 @@ pub(crate) mod samples {
             reached_ms: if recovered { 7.0 } else { 2000.0 },
             recovered,
             p99_peak_us: if recovered { 280.0 } else { 780e3 },
-            ..Shift::default()
+            ..ShiftRow::default()
         };
-        let after = Shift { from_rps: 84e3, to_rps: 30e3, ..shift.clone() };
-        Row::of(&point, &[shift, after])
+        let after = ShiftRow { from_rps: 84e3, to_rps: 30e3, ..shift.clone() };
+        RunResult::from_point(&point, &[shift, after])
     }
 
     /// All of a demo's.
-    pub(crate) fn rows() -> Vec<Row> {
+    pub(crate) fn rows() -> Vec<RunResult> {
         vec![
             steady_row("none", 0.5, 30e3, 85.0),
             steady_row("breakwater", 0.5, 30e3, 86.0),

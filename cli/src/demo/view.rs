@@ -6,40 +6,40 @@ use ratatui::style::{Color, Modifier, Style, Stylize};
 use ratatui::text::{Line, Span};
 use ratatui::widgets::{Block, Borders, Cell, Gauge, Paragraph, Row as Cells, Table, Wrap};
 
-use super::news::{Load, Moment, Row};
-use super::state::{Doing, State};
-use super::words::{controller_first, controller_short, percent, span, thousands, times};
-use super::{charts, meaning};
+use super::events::{Load, RunResult, RunSample};
+use super::format::{controller_capitalized, controller_short, format_us, multiple, percent, thousands};
+use super::state::{Activity, DemoState};
+use super::{charts, explanation};
 
 /// Lines of the head: what, how far, the machine, now.
 const HEAD: u16 = 4;
 /// Lines of the legend.
 const LEGEND: u16 = 2;
 /// Below this there is only room for words.
-const LEAST: (u16, u16) = (40, 12);
+const MIN_SIZE: (u16, u16) = (40, 12);
 
 /// Draws `state` in whatever room there is.
-pub(crate) fn draw(frame: &mut Frame<'_>, state: &State) {
+pub(crate) fn draw(frame: &mut Frame<'_>, state: &DemoState) {
     let area = frame.area();
-    if area.width < LEAST.0 || area.height < LEAST.1 {
-        let lines = vec![doing(state), Line::raw(progress(state)), now(state)];
+    if area.width < MIN_SIZE.0 || area.height < MIN_SIZE.1 {
+        let lines = vec![activity(state), Line::raw(progress(state)), latest_sample(state)];
         return frame.render_widget(Paragraph::new(lines).wrap(Wrap { trim: true }), area);
     }
     let results = state.runs as u16 + 2;
     let room = area.height - HEAD;
     // Charts before the legend, results before both.
     let results = results.min(room);
-    let legend = if room >= results + LEGEND + charts::LEAST_HEIGHT { LEGEND } else { 0 };
+    let legend = if room >= results + LEGEND + charts::MIN_HEIGHT { LEGEND } else { 0 };
     let parts =
         [Constraint::Length(HEAD), Constraint::Fill(1), Constraint::Length(results), Constraint::Length(legend)];
     let [head, middle, below, foot] = Layout::vertical(parts).areas(area);
     self::head(frame, head, state);
     charts::draw(frame, middle, state);
     table(frame, below, state);
-    frame.render_widget(Paragraph::new(explained()).wrap(Wrap { trim: true }).dim(), foot);
+    frame.render_widget(Paragraph::new(self::legend()).wrap(Wrap { trim: true }).dim(), foot);
 }
 
-fn head(frame: &mut Frame<'_>, area: Rect, state: &State) {
+fn head(frame: &mut Frame<'_>, area: Rect, state: &DemoState) {
     let lines = Layout::vertical([Constraint::Length(1); HEAD as usize]).split(area);
     let [what, how_far, machine, moment] = [lines[0], lines[1], lines[2], lines[3]];
     // The address first: where the line is short, keys are what a reader can do without.
@@ -48,59 +48,59 @@ fn head(frame: &mut Frame<'_>, area: Rect, state: &State) {
         _ => " q stops ".into(),
     };
     let [left, right] = Layout::horizontal([Constraint::Fill(1), Constraint::Length(keys.len() as u16)]).areas(what);
-    frame.render_widget(doing(state), left);
+    frame.render_widget(activity(state), left);
     frame.render_widget(Paragraph::new(keys.dim()).right_aligned(), right);
     let label = Constraint::Length(progress(state).chars().count() as u16 + 1);
     let [label, bar] = Layout::horizontal([label, Constraint::Fill(1)]).areas(how_far);
     frame.render_widget(progress(state), label);
-    let gauge = Gauge::default().ratio(state.share()).label("").use_unicode(true);
+    let gauge = Gauge::default().ratio(state.progress()).label("").use_unicode(true);
     frame.render_widget(gauge.gauge_style(Style::new().fg(Color::Blue).bg(Color::Black)), bar);
     frame.render_widget(Paragraph::new(self::machine(state)).dim(), machine);
-    frame.render_widget(now(state), moment);
+    frame.render_widget(latest_sample(state), moment);
 }
 
 /// Current activity, in words.
-fn doing(state: &State) -> Line<'static> {
-    if state.stopping {
+fn activity(state: &DemoState) -> Line<'static> {
+    if state.is_stopping {
         return Line::from("Stopping ...".bold());
     }
-    let (first, rest) = match &state.doing {
-        Doing::Starting => ("Starting".into(), String::new()),
-        Doing::Measuring(step) => ("Measuring this machine".into(), format!(": {step}")),
-        Doing::Running(subject) => {
-            (controller_first(&subject.label).to_string(), format!(", {}", subject.load.words()))
+    let (first, rest) = match &state.activity {
+        Activity::Starting => ("Starting".into(), String::new()),
+        Activity::Measuring(step) => ("Measuring this machine".into(), format!(": {step}")),
+        Activity::Running(subject) => {
+            (controller_capitalized(&subject.label).to_string(), format!(", {}", subject.load.describe()))
         }
     };
     Line::from(vec![Span::raw(first).bold().fg(Color::Green), Span::raw(rest).bold()])
 }
 
-fn progress(state: &State) -> String {
-    let run = match state.doing {
-        Doing::Running(_) => format!("run {} of {}, ", (state.rows.len() + 1).min(state.runs), state.runs),
+fn progress(state: &DemoState) -> String {
+    let run = match state.activity {
+        Activity::Running(_) => format!("run {} of {}, ", (state.rows.len() + 1).min(state.runs), state.runs),
         _ => String::new(),
     };
     format!("{run}about {:.0} s left", (state.total_s - state.done_s()).max(0.0))
 }
 
-fn machine(state: &State) -> String {
+fn machine(state: &DemoState) -> String {
     let Some(machine) = &state.machine else { return String::new() };
-    let slo = state.subject().map_or(String::new(), |subject| format!(", objective {}", span(subject.slo_us)));
-    let busy = if meaning::disturbed(machine) { "; DISTURBED by other load" } else { "" };
-    format!("capacity {} k/s, round trip {}{slo}{busy}", thousands(machine.capacity_rps), span(machine.rtt_us))
+    let slo = state.run().map_or(String::new(), |subject| format!(", objective {}", format_us(subject.slo_us)));
+    let busy = if explanation::is_disturbed(machine) { "; DISTURBED by other load" } else { "" };
+    format!("capacity {} k/s, round trip {}{slo}{busy}", thousands(machine.capacity_rps), format_us(machine.rtt_us))
 }
 
 /// The last moment in numbers: it needs no chart.
-fn now(state: &State) -> Line<'static> {
-    let (Some(last), Some(subject)) = (state.moments.last(), state.subject()) else { return Line::default() };
-    let Moment { demand_rps, goodput_rps, p99_us, dropped_rps, delay_us, issued, .. } = *last;
+fn latest_sample(state: &DemoState) -> Line<'static> {
+    let (Some(last), Some(subject)) = (state.samples.last(), state.run()) else { return Line::default() };
+    let RunSample { demand_rps, goodput_rps, p99_us, rejected_rps: dropped_rps, delay_us, issued, .. } = *last;
     let late = p99_us.is_some_and(|p99| p99 > subject.slo_us);
-    let p99 = p99_us.map_or("–".into(), span) + if late { " ✗" } else { "" };
+    let p99 = p99_us.map_or("–".into(), format_us) + if late { " ✗" } else { "" };
     let mut text = format!(
         "{} k/s asked, {} in time, {} dropped, p99 {p99}, wait {}",
         thousands(demand_rps),
         thousands(goodput_rps.unwrap_or(0.0)),
         thousands(dropped_rps.unwrap_or(0.0)),
-        span(delay_us),
+        format_us(delay_us),
     );
     if let Some(issued) = issued {
         text += &format!(", {issued:.0} credits");
@@ -108,10 +108,10 @@ fn now(state: &State) -> Line<'static> {
     Line::from(text)
 }
 
-fn table(frame: &mut Frame<'_>, area: Rect, state: &State) {
+fn table(frame: &mut Frame<'_>, area: Rect, state: &DemoState) {
     let widths = [10, 10, 11, 11, 8, 8, 7, 7].map(Constraint::Length);
-    let headings = ["demand", "control", "k/s in time", "of capacity", "p99", "in time?", "dropped", "back in"]
-        .map(right_but_names);
+    let headings =
+        ["demand", "control", "k/s in time", "of capacity", "p99", "in time?", "dropped", "back in"].map(heading_cell);
     let rows = state.rows.iter().map(|row| Cells::new(cells(row)));
     let table = Table::new(rows, widths)
         .header(Cells::new(headings).add_modifier(Modifier::DIM))
@@ -120,86 +120,86 @@ fn table(frame: &mut Frame<'_>, area: Rect, state: &State) {
     frame.render_widget(table, area);
 }
 
-fn right_but_names(text: &str) -> Cell<'static> {
+fn heading_cell(text: &str) -> Cell<'static> {
     let line = Line::from(text.to_string());
     Cell::from(if text == "control" { line } else { line.right_aligned() })
 }
 
 /// A result; that of a spike is what it settles at while the spike lasts.
-fn cells(row: &Row) -> Vec<Cell<'static>> {
+fn cells(row: &RunResult) -> Vec<Cell<'static>> {
     let point = &row.point;
     let settled = row.shifts.first().map_or(point.goodput_rps, |shift| shift.settled_goodput_rps);
     let of_capacity = if point.capacity_rps > 0.0 { settled / point.capacity_rps } else { 0.0 };
     let (demand, back) = match row.load {
-        Load::Steady(ratio) => (times(ratio), String::new()),
+        Load::Steady(ratio) => (multiple(ratio), String::new()),
         Load::Spike { peak, .. } => {
-            (format!("spike {}", times(peak)), row.back_ms(0).map_or("never".into(), |ms| format!("{ms:.0} ms")))
+            (format!("spike {}", multiple(peak)), row.recovery_ms(0).map_or("never".into(), |ms| format!("{ms:.0} ms")))
         }
     };
-    let verdict = if row.in_time() { "✓ yes".fg(Color::Green) } else { "✗ NO".fg(Color::Red) };
+    let verdict = if row.is_in_time() { "✓ yes".fg(Color::Green) } else { "✗ NO".fg(Color::Red) };
     let right = |text: String| Cell::from(Line::from(text).right_aligned());
     vec![
         right(demand),
         Cell::from(controller_short(&point.run.label).to_string()),
         right(thousands(settled)),
         right(percent(of_capacity)),
-        right(if point.p99_us > 0.0 { span(point.p99_us) } else { "–".into() }),
+        right(if point.p99_us > 0.0 { format_us(point.p99_us) } else { "–".into() }),
         Cell::from(Line::from(verdict).right_aligned()),
         right(percent(point.drop_rate)),
         right(back),
     ]
 }
 
-fn explained() -> &'static str {
+fn legend() -> &'static str {
     "in time: answered within the objective; p99: 99 of 100 answers came within it; dropped: refused; wait: in the server; \
      credit: permission to send; back in: time after a spike begins"
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::news::{News, Subject};
+    use super::super::events::{DemoEvent, RunInfo};
     use super::super::table::samples;
     use super::*;
     use leeward_lab::results::Machine;
     use ratatui::Terminal;
     use ratatui::backend::TestBackend;
 
-    fn drawn(state: &State, width: u16, height: u16) -> String {
+    fn render(state: &DemoState, width: u16, height: u16) -> String {
         let mut terminal = Terminal::new(TestBackend::new(width, height)).unwrap();
         terminal.draw(|frame| draw(frame, state)).unwrap();
         terminal.backend().to_string()
     }
 
     /// A demo after each of its stages.
-    fn stages() -> Vec<State> {
+    fn stages() -> Vec<DemoState> {
         let machine = Machine { capacity_rps: 60e3, rtt_us: 34.0, clients_apart: true, ..Machine::default() };
-        let subject = |label: &str| Subject {
+        let subject = |label: &str| RunInfo {
             label: label.into(),
             load: Load::Steady(2.0),
             capacity_rps: 60e3,
             slo_us: 300.0,
             duration_s: 4.0,
         };
-        let moment = |at: u32, credits: Option<f64>| Moment {
+        let moment = |at: u32, credits: Option<f64>| RunSample {
             at_s: f64::from(at) / 10.0,
             demand_rps: 120e3,
             goodput_rps: Some(55e3),
-            dropped_rps: Some(1e3),
+            rejected_rps: Some(1e3),
             p99_us: (at > 3).then_some(250.0),
             delay_us: f64::from(at),
             pool: credits,
             issued: credits,
         };
-        let mut news = vec![News::Measuring("stalls".into()), News::Measured(machine)];
+        let mut news = vec![DemoEvent::Calibrating("stalls".into()), DemoEvent::Calibrated(machine)];
         for (label, credits) in [("none", None), ("breakwater", Some(40.0))] {
-            news.push(News::Begins(subject(label)));
-            news.extend((0..45).map(|at| News::Now(moment(at, credits))));
+            news.push(DemoEvent::RunStarted(subject(label)));
+            news.extend((0..45).map(|at| DemoEvent::Sample(moment(at, credits))));
         }
-        news.extend(samples::rows().into_iter().map(|row| News::Ended(Box::new(row))));
-        let mut state = State::new(8, 48.0, None);
+        news.extend(samples::rows().into_iter().map(|row| DemoEvent::RunEnded(Box::new(row))));
+        let mut state = DemoState::new(8, 48.0, None);
         let mut states = vec![state.clone()];
         for one in news {
-            state.note(one);
+            state.apply(one);
             states.push(state.clone());
         }
         states
@@ -211,7 +211,7 @@ mod tests {
         for (width, height) in [(1, 1), (20, 5), (40, 12), (41, 30), (80, 24), (120, 40), (200, 60), (300, 3), (3, 300)]
         {
             for state in states.iter().step_by(11).chain(states.last()) {
-                drawn(state, width, height);
+                render(state, width, height);
             }
         }
     }
@@ -219,11 +219,11 @@ mod tests {
     #[test]
     fn a_usual_terminal_shows_what_is_done_and_what_came_out() {
         let states = stages();
-        let text = drawn(states.last().unwrap(), 80, 24);
+        let text = render(states.last().unwrap(), 80, 24);
         for part in ["Breakwater, demand 2x the capacity", "capacity 60.0 k/s", "k/s", "latency", "✓ yes", "never"] {
             assert!(text.contains(part), "no `{part}` in:\n{text}");
         }
-        let text = drawn(states.last().unwrap(), 120, 40);
+        let text = render(states.last().unwrap(), 120, 40);
         for part in ["Credits", "Queueing delay", "with clients", "permission to send"] {
             assert!(text.contains(part), "no `{part}` in:\n{text}");
         }
@@ -232,7 +232,7 @@ mod tests {
     #[test]
     fn a_run_without_control_has_no_credits() {
         let states = stages();
-        let text = drawn(&states[20], 120, 40);
+        let text = render(&states[20], 120, 40);
         assert!(text.contains("clients send whenever they like"), "{text}");
     }
 }

@@ -1,7 +1,7 @@
 //! `leeward cargo`: a Rust program without a word of the profiler in its source is recorded.
 
-use leeward_testkit::alone::alone;
-use leeward_testkit::require::Need;
+use leeward_testkit::require::Requirement;
+use leeward_testkit::serial::serial_guard;
 use std::path::Path;
 use std::process::{Command, Output};
 
@@ -82,7 +82,7 @@ impl Poll {
 
 #[test]
 fn async_functions_are_named_as_they_were_written_and_waiting_is_no_request() {
-    let _alone = alone();
+    let _alone = serial_guard();
     let folder = tempfile::tempdir().unwrap();
     let here = folder.path();
     write(
@@ -96,10 +96,10 @@ fn async_functions_are_named_as_they_were_written_and_waiting_is_no_request() {
     let build = leeward(here, &["cargo", "build", "--offline", "--release"]);
     let said = text(&build.stderr);
     if said.contains("plugin is not built") {
-        return Need::Profiler.missing(said);
+        return Requirement::Profiler.missing(said);
     }
     if said.contains("there is no plugin") {
-        return Need::RustcPlugin.missing(said);
+        return Requirement::RustcPlugin.missing(said);
     }
     assert!(build.status.success(), "{said}");
     let place = said.lines().find_map(|line| line.strip_prefix("leeward: programs go to "));
@@ -149,7 +149,7 @@ fn main() {
 
 #[test]
 fn a_program_that_says_nothing_of_the_profiler_is_recorded() {
-    let _alone = alone();
+    let _alone = serial_guard();
     let folder = tempfile::tempdir().unwrap();
     let here = folder.path();
     write(here, "Cargo.toml", MANIFEST);
@@ -159,10 +159,10 @@ fn a_program_that_says_nothing_of_the_profiler_is_recorded() {
         leeward(here, &["cargo", "--leeward-request-fn=plain::handle*:0", "build", "--offline", "--target-dir", "t"]);
     let said = text(&build.stderr);
     if said.contains("plugin is not built") {
-        return Need::Profiler.missing(said);
+        return Requirement::Profiler.missing(said);
     }
     if said.contains("there is no plugin") {
-        return Need::RustcPlugin.missing(said);
+        return Requirement::RustcPlugin.missing(said);
     }
     assert!(build.status.success(), "{said}");
     let program = std::fs::read_dir(here.join("t")).unwrap().filter_map(|entry| {

@@ -5,8 +5,8 @@ use std::process::{Command, Output, Stdio};
 use std::thread::sleep;
 use std::time::Duration;
 
-use leeward_testkit::alone::alone;
-use leeward_testkit::require::{Need, unless_busy};
+use leeward_testkit::require::{Requirement, retry_if_busy};
+use leeward_testkit::serial::serial_guard;
 use leeward_testkit::wait::until;
 use serde_json::Value;
 
@@ -19,24 +19,24 @@ fn text(bytes: &[u8]) -> String {
 }
 
 /// Output of the program, which must have succeeded.
-fn printed(arguments: &[&str]) -> String {
+fn stdout_of(arguments: &[&str]) -> String {
     let output = leeward(arguments);
     assert!(output.status.success(), "{arguments:?}: {}", text(&output.stderr));
     text(&output.stdout)
 }
 
 fn json(arguments: &[&str]) -> Value {
-    serde_json::from_str(&printed(arguments)).unwrap()
+    serde_json::from_str(&stdout_of(arguments)).unwrap()
 }
 
 /// Builds one of the programs with the profiler; `None`, with a word why, where that can't be done.
-fn built(folder: &Path, source: &str) -> Option<PathBuf> {
+fn build(folder: &Path, source: &str) -> Option<PathBuf> {
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join(source);
     let program = folder.join("program");
     let compiler = if source.extension().is_some_and(|extension| extension == "cc") { "c++" } else { "cc" };
     let probe = leeward(&[compiler, "--version"]);
     if !probe.status.success() {
-        Need::Profiler.missing(text(&probe.stderr));
+        Requirement::Profiler.missing(text(&probe.stderr));
         return None;
     }
     let arguments = [compiler, "-O2", "-g", source.to_str().unwrap(), "-o", program.to_str().unwrap(), "-pthread"];
@@ -48,7 +48,7 @@ fn built(folder: &Path, source: &str) -> Option<PathBuf> {
 #[test]
 fn assembly_is_built_beside_c() {
     let folder = tempfile::tempdir().unwrap();
-    let Some(_) = built(folder.path(), "../profiler/examples/snapshot.cc") else { return };
+    let Some(_) = build(folder.path(), "../profiler/examples/snapshot.cc") else { return };
     let write = |name: &str, text: &str| std::fs::write(folder.path().join(name), text).unwrap();
     let section = ".section .note.GNU-stack,\"\",%progbits\n";
     write("plain.s", &format!(".globl plain\nplain:\n  ret\n{section}"));
@@ -75,7 +75,7 @@ fn assembly_is_built_beside_c() {
 fn what_clang_accepts_is_accepted_without_a_word() {
     let folder = tempfile::tempdir().unwrap();
     let here = folder.path();
-    let Some(_) = built(here, "../profiler/examples/snapshot.cc") else { return };
+    let Some(_) = build(here, "../profiler/examples/snapshot.cc") else { return };
     let write = |name: &str, text: &str| std::fs::write(here.join(name), text).unwrap();
     write("lib.c", "int twice(int x) { int s = 0; for (int i = 0; i < 2; i++) s += x; return s; }\n");
     write("main.c", "int twice(int);\nint main(void) { return twice(21) != 42; }\n");
@@ -150,11 +150,11 @@ fn what_clang_accepts_is_accepted_without_a_word() {
 
 #[test]
 fn a_daemon_goes_on_recording_until_it_is_told_to_stop() {
-    let _alone = alone();
+    let _alone = serial_guard();
     let folder = tempfile::tempdir().unwrap();
     let source = folder.path().join("daemon.c");
     std::fs::write(&source, DAEMON).unwrap();
-    let Some(program) = built(folder.path(), source.to_str().unwrap()) else { return };
+    let Some(program) = build(folder.path(), source.to_str().unwrap()) else { return };
     let out = folder.path().join("traces");
     let out = out.to_str().unwrap();
     let output = Command::new(env!("CARGO_BIN_EXE_leeward"))
@@ -168,19 +168,19 @@ fn a_daemon_goes_on_recording_until_it_is_told_to_stop() {
     let Some((pid, rest)) = pid else { panic!("{output}: {said}") };
     assert!(output.success() && rest.contains(&format!("`leeward profile stop {pid}`")), "{output}: {said}");
     let trace = Path::new(out).join(pid);
-    assert!(printed(&["profile", "info", trace.to_str().unwrap()]).contains("is still recording"));
-    let stopped = printed(&["profile", "stop", pid]);
+    assert!(stdout_of(&["profile", "info", trace.to_str().unwrap()]).contains("is still recording"));
+    let stopped = stdout_of(&["profile", "stop", pid]);
     let _ = Command::new("kill").arg(pid).status();
     assert!(stopped.contains("it ended: recording was stopped"), "{stopped}");
-    assert!(printed(&["profile", "stats", trace.to_str().unwrap()]).contains("works"));
+    assert!(stdout_of(&["profile", "stats", trace.to_str().unwrap()]).contains("works"));
 }
 
 /// A program checks its files, descriptors and children to its end, and finds all as if alone.
 #[test]
 fn a_program_goes_on_when_its_recorder_is_killed() {
-    let _alone = alone();
+    let _alone = serial_guard();
     let folder = tempfile::tempdir().unwrap();
-    let Some(program) = built(folder.path(), "../profiler/tests/programs/harmless_descriptors.c") else { return };
+    let Some(program) = build(folder.path(), "../profiler/tests/programs/harmless_descriptors.c") else { return };
     for moment in 0..12 {
         let here = folder.path().join(format!("run-{moment}"));
         std::fs::create_dir(&here).unwrap();
@@ -229,9 +229,9 @@ int main(void) {
 
 #[test]
 fn what_a_recording_lacks_is_said() {
-    let _alone = alone();
+    let _alone = serial_guard();
     let folder = tempfile::tempdir().unwrap();
-    let Some(program) = built(folder.path(), "../profiler/examples/snapshot.cc") else { return };
+    let Some(program) = build(folder.path(), "../profiler/examples/snapshot.cc") else { return };
     let out = folder.path().join("traces");
     let (out, program) = (out.to_str().unwrap(), program.to_str().unwrap());
     // A disk that is full, as far as the program can tell: files may not grow beyond 16 KB.
@@ -268,15 +268,15 @@ fn what_a_recording_lacks_is_said() {
 
 /// Records a program until `found` is satisfied with what `tail` and `timeline` say: a busy machine hides a planted bug
 /// behind its own now and then.
-fn hunted(source: &str, function: &str, found: impl Fn(&Value, &Value) -> bool) {
-    let _alone = alone();
-    unless_busy(|| hunted_once(source, function, &found));
+fn assert_culprit(source: &str, function: &str, found: impl Fn(&Value, &Value) -> bool) {
+    let _alone = serial_guard();
+    retry_if_busy(|| find_culprit(source, function, &found));
 }
 
 /// Records up to five times; an error where the machine was too busy each time.
-fn hunted_once(source: &str, function: &str, found: impl Fn(&Value, &Value) -> bool) -> Result<(), String> {
+fn find_culprit(source: &str, function: &str, found: impl Fn(&Value, &Value) -> bool) -> Result<(), String> {
     let folder = tempfile::tempdir().unwrap();
-    let Some(program) = built(folder.path(), source) else { return Ok(()) };
+    let Some(program) = build(folder.path(), source) else { return Ok(()) };
     let (mut last, mut steady) = (String::new(), false);
     for attempt in 0..5 {
         let out = folder.path().join(format!("traces{attempt}"));
@@ -316,7 +316,7 @@ fn hunted_once(source: &str, function: &str, found: impl Fn(&Value, &Value) -> b
 
 #[test]
 fn the_snapshot_thread_behind_the_mutex_is_found() {
-    hunted("../profiler/examples/snapshot.cc", "request_handler", |tail, timeline| {
+    assert_culprit("../profiler/examples/snapshot.cc", "request_handler", |tail, timeline| {
         let first = &tail["findings"][0];
         let waiting = first["cause"].as_str().unwrap_or_default();
         let place = first["holders"][0]["place"].as_str().unwrap_or_default();
@@ -332,7 +332,7 @@ fn the_snapshot_thread_behind_the_mutex_is_found() {
 
 #[test]
 fn a_function_that_is_slow_on_a_rare_input_is_found() {
-    hunted("tests/profiled/rare.c", "handle", |tail, timeline| {
+    assert_culprit("tests/profiled/rare.c", "handle", |tail, timeline| {
         let bars = timeline["rows"][0]["bars"].as_array();
         tail["findings"][0]["cause"]
             .as_str()
@@ -343,9 +343,9 @@ fn a_function_that_is_slow_on_a_rare_input_is_found() {
 
 #[test]
 fn a_thread_that_loses_its_cpu_is_found() {
-    hunted("tests/profiled/descheduled.c", "handle", |tail, timeline| {
+    assert_culprit("tests/profiled/descheduled.c", "handle", |tail, timeline| {
         if timeline["scheduler"] == false {
-            Need::Scheduler.missing("the recording has no scheduler events");
+            Requirement::Scheduler.missing("the recording has no scheduler events");
             return true;
         }
         let bars = timeline["rows"][0]["bars"].as_array();
@@ -355,16 +355,16 @@ fn a_thread_that_loses_its_cpu_is_found() {
 }
 
 /// Processes that keep a CPU busy each, until this is dropped.
-struct Neighbours(Vec<std::process::Child>);
+struct BusyProcesses(Vec<std::process::Child>);
 
-impl Neighbours {
-    fn of(count: usize) -> Neighbours {
+impl BusyProcesses {
+    fn start(count: usize) -> BusyProcesses {
         let busy = || Command::new("sh").args(["-c", "while :; do :; done"]).spawn().unwrap();
-        Neighbours((0..count).map(|_| busy()).collect())
+        BusyProcesses((0..count).map(|_| busy()).collect())
     }
 }
 
-impl Drop for Neighbours {
+impl Drop for BusyProcesses {
     fn drop(&mut self) {
         for child in &mut self.0 {
             let _ = child.kill();
@@ -374,11 +374,11 @@ impl Drop for Neighbours {
 }
 
 /// Records 200 calls of 2 ms beside so many busy neighbours. What is wrong with the recording, if anything.
-fn beside(program: &Path, folder: &Path, neighbours: usize) -> Result<(), String> {
+fn record_beside(program: &Path, folder: &Path, neighbours: usize) -> Result<(), String> {
     let out = folder.join(format!("beside{neighbours}"));
     let _ = std::fs::remove_dir_all(&out);
-    let _busy = Neighbours::of(neighbours);
-    let said = printed(&["profile", "record", "--out", out.to_str().unwrap(), "--", program.to_str().unwrap()]);
+    let _busy = BusyProcesses::start(neighbours);
+    let said = stdout_of(&["profile", "record", "--out", out.to_str().unwrap(), "--", program.to_str().unwrap()]);
     let truth = said.lines().find_map(|line| line.strip_prefix("median ")?.parse::<f64>().ok()).unwrap();
     let trace = std::fs::read_dir(&out).unwrap().next().unwrap().unwrap().path();
     let trace = trace.to_str().unwrap();
@@ -398,12 +398,12 @@ fn beside(program: &Path, folder: &Path, neighbours: usize) -> Result<(), String
 
 #[test]
 fn calls_are_found_beside_busy_neighbours() {
-    let _alone = alone();
+    let _alone = serial_guard();
     let folder = tempfile::tempdir().unwrap();
-    let Some(program) = built(folder.path(), "tests/profiled/busy.c") else { return };
+    let Some(program) = build(folder.path(), "tests/profiled/busy.c") else { return };
     for neighbours in 1..=3 {
         // What a host does to a virtual machine is nobody's mistake; three times in a row it is unlikely.
-        let tries: Vec<_> = (0..3).map_while(|_| beside(&program, folder.path(), neighbours).err()).collect();
+        let tries: Vec<_> = (0..3).map_while(|_| record_beside(&program, folder.path(), neighbours).err()).collect();
         assert!(tries.len() < 3, "{tries:#?}");
     }
 }

@@ -1,8 +1,8 @@
 //! The admin port of the built program: metrics against the client's counts, `leeward why` against what clients were told, sockets and
 //! readiness of systemd, completions and manuals, and the files of `examples` and `packaging`.
 
-use crate::served::leeward;
-use leeward_testkit::require::Need;
+use crate::server::leeward;
+use leeward_testkit::require::Requirement;
 use serde_json::Value;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
@@ -29,10 +29,10 @@ impl Server {
     pub(crate) fn start(arguments: &[&str]) -> Server {
         let mut command = Command::new(PROGRAM);
         command.args(["serve", "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0", "--idle", "50us"]).args(arguments);
-        Server::of(command)
+        Server::spawn(command)
     }
 
-    fn of(mut command: Command) -> Server {
+    fn spawn(mut command: Command) -> Server {
         let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
         let mut reader = BufReader::new(child.stdout.take().unwrap());
         let (mut listen, mut more) = (String::new(), Vec::new());
@@ -145,7 +145,7 @@ fn metrics_say_what_the_client_counts() {
 #[test]
 fn prometheus_reads_the_metrics() {
     if Command::new("promtool").arg("--version").output().is_err() {
-        return Need::Promtool.missing("promtool is not in the path");
+        return Requirement::Promtool.missing("promtool is not in the path");
     }
     let server = Server::start(&["--service", "kv", "--memcached", "127.0.0.1:0"]);
     let text = server.get("/metrics").1;
@@ -165,7 +165,7 @@ fn prometheus_reads_the_metrics() {
 #[test]
 fn prometheus_reads_the_rules() {
     if Command::new("promtool").arg("--version").output().is_err() {
-        return Need::Promtool.missing("promtool is not in the path");
+        return Requirement::Promtool.missing("promtool is not in the path");
     }
     for (kind, file) in [("config", "prometheus.yml"), ("rules", "rules.yml")] {
         let path = root().join("packaging/prometheus").join(file);
@@ -207,7 +207,7 @@ fn answers_costs_and_exemplars_are_told_by_method() {
 }
 
 /// Refusals of a server for `reason`, as its admin port lists them.
-fn refusals(server: &Server, reason: &str) -> Vec<Value> {
+fn rejections(server: &Server, reason: &str) -> Vec<Value> {
     let (status, body) = server.get(&format!("/debug/decisions?n=1000&reason={reason}"));
     assert_eq!(status, 200, "{body}");
     serde_json::from_str::<Value>(&body).unwrap()["decisions"].as_array().unwrap().clone()
@@ -219,7 +219,7 @@ fn why_is_true_of_each_refusal() {
     let limit = |flags: &[&str], reason: &str, check: &dyn Fn(&Value) -> bool| {
         let server = Server::start(flags);
         server.load(&OVERLOAD);
-        let found = refusals(&server, reason);
+        let found = rejections(&server, reason);
         assert!(!found.is_empty(), "{reason}: nothing was refused by {flags:?}");
         for decision in &found {
             assert!(check(decision), "{decision}");
@@ -255,7 +255,7 @@ fn frame(kind: u8, number: u64, shared: u32, priority: u8, payload: &[u8]) -> Ve
 }
 
 /// Sends so many calls without waiting, and returns each drop's code and message.
-fn drops(server: &Server, calls: u64) -> Vec<(u8, String)> {
+fn rejections_of_calls(server: &Server, calls: u64) -> Vec<(u8, String)> {
     let mut stream = TcpStream::connect(&server.listen).unwrap();
     stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
     let mut sent = frame(1, 0, 1 << 20, 0, b"");
@@ -280,7 +280,7 @@ fn a_refused_client_hears_the_number_that_why_knows() {
     // Calls that come while others wait are refused. A core that is waiting for the first of them may take them all at the
     // instant at which they came, and then none has waited for a nanosecond: such a try says nothing.
     let server = Server::start(&["--admission", "throttle", "--set", "threshold=1ns"]);
-    let heard = (0..100).map(|_| drops(&server, 16)).find(|heard| !heard.is_empty());
+    let heard = (0..100).map(|_| rejections_of_calls(&server, 16)).find(|heard| !heard.is_empty());
     for (code, message) in heard.expect("nothing was refused in a hundred tries") {
         let id = message.strip_prefix("decision ").unwrap_or_else(|| panic!("{code}: {message}"));
         let text = server.why(id);
@@ -292,9 +292,9 @@ fn a_refused_client_hears_the_number_that_why_knows() {
 fn calls_without_credit_are_told_apart() {
     // An objective that no busy machine misses: nothing is refused for delay.
     let server = Server::start(&["--admission", "breakwater", "--slo", "10s"]);
-    let heard = drops(&server, 8);
+    let heard = rejections_of_calls(&server, 8);
     let without = heard.iter().filter(|(code, _)| *code == 5).count();
-    let found = refusals(&server, "credit");
+    let found = rejections(&server, "credit");
     assert!(without > 0 && found.len() == without, "{heard:?}");
     let text = server.why(found[0]["id"].as_str().unwrap());
     assert!(text.contains("Its client's window was used up"), "{text}");
@@ -377,7 +377,7 @@ fn sockets_of_systemd_are_taken_and_readiness_is_told() {
                 os.execv(sys.argv[1], sys.argv[1:])\n";
     let mut command = Command::new("python3");
     command.args(["-c", code, PROGRAM, "serve", "--idle", "50us", "--service", "echo"]).env("NOTIFY_SOCKET", &path);
-    let mut server = Server::of(command);
+    let mut server = Server::spawn(command);
     let mut words = [0; 4096];
     let length = told.recv(&mut words).unwrap();
     let text = String::from_utf8_lossy(&words[..length]);

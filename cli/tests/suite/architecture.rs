@@ -14,11 +14,11 @@ const SERVICE: &[&str] =
     &["controllers", "core", "engine", "host", "rpc", "runtime", "services", "threading", "workload"];
 
 /// Services whose leaves or data are another service's.
-const BUILT_ON: [(&str, &str); 2] = [("router", "kv"), ("sets", "search")];
+const SERVICE_DEPENDENCIES: [(&str, &str); 2] = [("router", "kv"), ("sets", "search")];
 
 /// Our crates, and which of ours each may depend on; those in `services/` follow [`SERVICE`]; all names without `leeward-`. A new crate needs a line here, and a
 /// reason in ARCHITECTURE.md.
-const MAY_USE: [(&str, &[&str]); 37] = [
+const ALLOWED_DEPENDENCIES: [(&str, &[&str]); 37] = [
     ("core", &[]),
     // Everything that decides stands on the traits alone: an edit in one of these rebuilds no other.
     ("controllers", &["core"]),
@@ -120,7 +120,7 @@ const MAY_USE: [(&str, &[&str]); 37] = [
 ];
 
 /// Everything else that the pure crates may use outside of tests: nothing that does I/O, waits, or knows the time.
-const PURE: [(&str, &[&str]); 12] = [
+const PURE_CRATES: [(&str, &[&str]); 12] = [
     ("core", &["loom", "thiserror"]),
     ("controllers", &["loom", "thiserror"]),
     ("allocation", &["thiserror"]),
@@ -205,18 +205,18 @@ fn is_service(package: &Package) -> bool {
 /// Whether a package may depend on our crate `other`.
 pub(crate) fn allowed(package: &Package, other: &str) -> bool {
     let name = short(&package.name);
-    let rule = MAY_USE.iter().find(|(of, _)| *of == name).map(|(_, allowed)| *allowed);
+    let rule = ALLOWED_DEPENDENCIES.iter().find(|(of, _)| *of == name).map(|(_, allowed)| *allowed);
     let rule =
         rule.or(is_service(package).then_some(SERVICE)).unwrap_or_else(|| panic!("`{name}` has no rule in this test"));
     let is_catalogue = name == "catalogue" && packages().iter().any(|it| is_service(it) && short(&it.name) == other);
-    name != other && (rule.contains(&other) || is_catalogue || BUILT_ON.contains(&(name, other)))
+    name != other && (rule.contains(&other) || is_catalogue || SERVICE_DEPENDENCIES.contains(&(name, other)))
 }
 
 #[test]
 fn dependencies_point_one_way() {
     let packages = packages();
     let services = packages.iter().filter(|package| is_service(package)).count();
-    assert_eq!(packages.len(), MAY_USE.len() + services, "a rule for a crate that is gone");
+    assert_eq!(packages.len(), ALLOWED_DEPENDENCIES.len() + services, "a rule for a crate that is gone");
     for package in &packages {
         for dependency in dependencies(package).0 {
             assert!(allowed(package, dependency), "`{}` must not depend on `{dependency}`", package.name);
@@ -227,7 +227,7 @@ fn dependencies_point_one_way() {
 #[test]
 fn the_pure_crates_use_nothing_impure() {
     let packages = packages();
-    for (name, allowed) in PURE {
+    for (name, allowed) in PURE_CRATES {
         let package = packages.iter().find(|package| short(&package.name) == name).unwrap();
         for dependency in dependencies(package).1 {
             assert!(allowed.contains(&dependency), "`{name}` must not depend on `{dependency}`");

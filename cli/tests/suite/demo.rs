@@ -52,7 +52,7 @@ fn a_demo_can_be_stopped_with_nothing_written() {
 
 #[cfg(target_os = "linux")]
 /// Processes whose command line has this in it.
-fn running(part: &str) -> usize {
+fn count_running(part: &str) -> usize {
     let lines = std::fs::read_dir("/proc")
         .unwrap()
         .flatten()
@@ -86,7 +86,7 @@ fn tiers_are_shown_and_leave_nothing_behind() {
         assert_eq!((tiers[0]["tier"].as_str(), tiers[1]["servers"].as_u64()), (Some("sets"), Some(2)));
     }
     #[cfg(target_os = "linux")]
-    assert_eq!(running(data), 0, "servers are left");
+    assert_eq!(count_running(data), 0, "servers are left");
 }
 
 #[test]

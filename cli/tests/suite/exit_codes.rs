@@ -9,7 +9,7 @@ use std::process::{Command, Output, Stdio};
 
 /// Commands, and command lines behind each that are wrong in themselves: bad values, files that are missing (`absent`) or of
 /// another kind (`text`), folders in their place (`folder`).
-const ASKED: &[(&str, &[&str])] = &[
+const INPUT_ERRORS: &[(&str, &[&str])] = &[
     ("demo", &["--duration 4", "--duration -4s", "--service sedum", "--out text", "--admin nowhere --plain"]),
     (
         "run",
@@ -125,7 +125,7 @@ const ASKED: &[(&str, &[&str])] = &[
 ];
 
 /// Command lines that are right, and meet somebody who is not; with words that say who it was.
-const MET: &[(&str, &str)] = &[
+const RUNTIME_ERRORS: &[(&str, &str)] = &[
     ("load {closed}", "nobody listens there"),
     ("load {http}", "speaks HTTP"),
     ("load {memcached}", "speaks memcached's protocol"),
@@ -215,14 +215,14 @@ fn commands(above: &str, folder: &Path) -> BTreeSet<String> {
 }
 
 /// A folder with a file of no meaning, an empty folder, and a server with an admin port.
-struct Scene {
+struct Fixture {
     folder: tempfile::TempDir,
     server: std::process::Child,
     names: Vec<(&'static str, String)>,
 }
 
-impl Scene {
-    fn new() -> Scene {
+impl Fixture {
+    fn new() -> Fixture {
         let folder = tempfile::tempdir().unwrap();
         std::fs::create_dir(folder.path().join("folder")).unwrap();
         std::fs::write(folder.path().join("text"), "a text of no meaning\n").unwrap();
@@ -243,7 +243,7 @@ impl Scene {
             ("{admin}", admin),
             ("{rpc}", rpc),
         ];
-        Scene { folder, server, names }
+        Fixture { folder, server, names }
     }
 
     /// Runs a line; why its exit code, or what it says, is not as it should be.
@@ -259,7 +259,7 @@ impl Scene {
     }
 }
 
-impl Drop for Scene {
+impl Drop for Fixture {
     fn drop(&mut self) {
         drop(self.server.stdin.take());
         let _ = self.server.wait();
@@ -267,7 +267,7 @@ impl Drop for Scene {
 }
 
 /// Checks lines side by side: some of them wait for a peer for seconds.
-fn check_all(scene: &Scene, lines: &[(String, i32, &str)]) {
+fn check_all(scene: &Fixture, lines: &[(String, i32, &str)]) {
     let wrong: Vec<String> = std::thread::scope(|scope| {
         let parts = lines.chunks(lines.len().div_ceil(8).max(1));
         let check = |part: &[(String, i32, &str)]| {
@@ -285,7 +285,7 @@ fn every_command_has_rows() {
     let folder = tempfile::tempdir().unwrap();
     let listed = commands("", folder.path());
     assert!(listed.len() > 25 && listed.contains("profile tail"), "the search for commands is broken: {listed:?}");
-    let rows: BTreeSet<String> = ASKED.iter().map(|(command, _)| (*command).to_string()).collect();
+    let rows: BTreeSet<String> = INPUT_ERRORS.iter().map(|(command, _)| (*command).to_string()).collect();
     assert_eq!(listed, rows, "commands without rows, or rows of no command");
     for command in &listed {
         let help = leeward(&format!("help {command}"), folder.path());
@@ -295,15 +295,16 @@ fn every_command_has_rows() {
 
 #[test]
 fn what_is_asked_wrongly_ends_with_2() {
-    let scene = Scene::new();
-    let lines =
-        ASKED.iter().flat_map(|(command, rest)| rest.iter().map(move |rest| (format!("{command} {rest}"), 2, "")));
+    let scene = Fixture::new();
+    let lines = INPUT_ERRORS
+        .iter()
+        .flat_map(|(command, rest)| rest.iter().map(move |rest| (format!("{command} {rest}"), 2, "")));
     check_all(&scene, &lines.collect::<Vec<_>>());
 }
 
 #[test]
 fn what_is_met_wrongly_ends_with_1() {
-    let scene = Scene::new();
-    let lines: Vec<_> = MET.iter().map(|(line, words)| ((*line).to_string(), 1, *words)).collect();
+    let scene = Fixture::new();
+    let lines: Vec<_> = RUNTIME_ERRORS.iter().map(|(line, words)| ((*line).to_string(), 1, *words)).collect();
     check_all(&scene, &lines);
 }

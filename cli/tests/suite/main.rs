@@ -2,14 +2,14 @@
 
 mod admin;
 mod architecture;
-mod circles;
 mod demo;
+mod dependency_diagram;
 mod exit_codes;
+mod import_cycles;
 mod limits;
 mod make;
 mod otlp;
 mod packaging;
-mod picture;
 mod profile;
 mod program;
 mod prometheus;
@@ -19,7 +19,7 @@ mod recipes;
 mod recording;
 mod same_bytes;
 mod serve_config;
-mod served;
+mod server;
 mod shadow;
 mod terminal;
 mod threading;

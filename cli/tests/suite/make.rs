@@ -54,7 +54,7 @@ fn cargo_commands(printed: &str) -> Vec<Vec<String>> {
 }
 
 /// Why cargo does not accept a command; nothing where it does.
-fn refused(command: &[String]) -> Option<String> {
+fn parse_error(command: &[String]) -> Option<String> {
     let built = ["bench", "build", "check", "doc", "run", "test"];
     // fmt and clippy are programs of their own, and clean has nothing to plan.
     if !built.contains(&command[0].as_str()) {
@@ -82,7 +82,7 @@ fn every_target_runs_commands_that_cargo_accepts() {
                 let doubled = flags.iter().any(|flag| flags.iter().filter(|other| other == &flag).count() > 1);
                 assert!(!doubled, "make {target}: a flag stands twice in cargo {}", command.join(" "));
                 if seen.insert(command.clone()) {
-                    assert_eq!(refused(&command), None, "make {target}: cargo {}", command.join(" "));
+                    assert_eq!(parse_error(&command), None, "make {target}: cargo {}", command.join(" "));
                 }
             }
             if let ("browser" | "hostile" | "hostile-short" | "profiler-test", []) = (target.as_str(), variant) {
@@ -101,7 +101,7 @@ fn every_target_runs_commands_that_cargo_accepts() {
 fn a_flag_that_stands_twice_is_found() {
     let command = |line: &str| cargo_commands(line).remove(0);
     let doubled = command("cargo build -q --locked -p leeward --locked");
-    assert!(refused(&doubled).is_some_and(|errors| errors.contains("--locked")), "cargo has become lenient");
-    assert!(refused(&command("RUSTFLAGS=\"--cfg loom\" cargo test --unknown-flag")).is_some());
-    assert_eq!(refused(&command("cargo build -q --locked -p leeward")), None);
+    assert!(parse_error(&doubled).is_some_and(|errors| errors.contains("--locked")), "cargo has become lenient");
+    assert!(parse_error(&command("RUSTFLAGS=\"--cfg loom\" cargo test --unknown-flag")).is_some());
+    assert_eq!(parse_error(&command("cargo build -q --locked -p leeward")), None);
 }

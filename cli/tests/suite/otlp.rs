@@ -1,6 +1,6 @@
 //! `leeward serve --otlp`: what it pushes, read by OpenTelemetry's own definitions, and a receiver that is not there.
 
-use leeward_testkit::require::Need;
+use leeward_testkit::require::Requirement;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
@@ -55,7 +55,7 @@ fn export(listener: &TcpListener) -> String {
 fn opentelemetry_reads_the_metrics() {
     let definitions = root().join("target/otlp");
     if !definitions.join("opentelemetry").is_dir() {
-        return Need::Otlp.missing("no target/otlp (scripts/setup otlp)");
+        return Requirement::Otlp.missing("no target/otlp (scripts/setup otlp)");
     }
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let receiver = format!("http://{}", listener.local_addr().unwrap());

@@ -1,6 +1,6 @@
 //! The files of `packaging` that other programs read: the Containerfile by hadolint, the units by systemd.
 
-use leeward_testkit::require::Need;
+use leeward_testkit::require::Requirement;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -12,7 +12,7 @@ fn root() -> PathBuf {
 fn hadolint_has_nothing_against_the_containerfile() {
     let hadolint = root().join("target/recipes/bin/hadolint");
     if !hadolint.exists() {
-        return Need::Recipes.missing("no hadolint in target/recipes (scripts/setup recipes)");
+        return Requirement::Recipes.missing("no hadolint in target/recipes (scripts/setup recipes)");
     }
     let lint =
         |path: &Path| Command::new(&hadolint).args(["--no-color", "--failure-threshold", "info"]).arg(path).output();
@@ -29,7 +29,7 @@ fn hadolint_has_nothing_against_the_containerfile() {
 fn systemd_reads_the_units() {
     let analyze = Path::new("/usr/bin/systemd-analyze");
     if !analyze.exists() {
-        return Need::Recipes.missing("no systemd-analyze (scripts/setup recipes)");
+        return Requirement::Recipes.missing("no systemd-analyze (scripts/setup recipes)");
     }
     // It looks whether the program is there, and its manuals.
     let folder = tempfile::tempdir().unwrap();

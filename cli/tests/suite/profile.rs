@@ -6,8 +6,8 @@ use std::process::{Child, Command, Output, Stdio};
 
 use leeward_profile::format::event::{Extent, OffCpu};
 use leeward_profile::format::meta::{Header, Module};
-use leeward_profile::format::write::{Setup, TraceWriter, segment_path};
-use leeward_profile::format::{ObjectKind, What};
+use leeward_profile::format::write::{TraceConfig, TraceWriter, segment_path};
+use leeward_profile::format::{EventKind, ObjectKind};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
@@ -20,28 +20,28 @@ fn text(bytes: &[u8]) -> String {
 }
 
 /// Output of the program, which must have succeeded.
-fn printed(arguments: &[&str]) -> String {
+fn stdout_of(arguments: &[&str]) -> String {
     let output = leeward(arguments);
     assert!(output.status.success(), "{arguments:?}: {}", text(&output.stderr));
     text(&output.stdout)
 }
 
 fn json(arguments: &[&str]) -> Value {
-    serde_json::from_str(&printed(arguments)).unwrap()
+    serde_json::from_str(&stdout_of(arguments)).unwrap()
 }
 
 /// 200 requests; each hundredth waits for a lock.
-fn synthetic(folder: &Path) {
-    let mut writer = TraceWriter::create(folder, &Setup::default()).unwrap();
+fn write_synthetic_trace(folder: &Path) {
+    let mut writer = TraceWriter::create(folder, &TraceConfig::default()).unwrap();
     writer.labels(&[(1, "GET"), (2, "KEYS")]).unwrap();
     for id in 1..=200_u64 {
         let (start, wait) = (id * 1_000_000, if id % 100 == 0 { 300_000 } else { 0 });
         let end = start + 10_000 + wait;
-        writer.event(0, start, What::RequestStart { id, queue: None }).unwrap();
+        writer.event(0, start, EventKind::RequestStart { id, queue: None }).unwrap();
         let label = if wait > 0 { 2 } else { 1 };
-        writer.event(0, start, What::RequestLabel { id, label }).unwrap();
+        writer.event(0, start, EventKind::RequestLabel { id, label }).unwrap();
         if wait > 0 {
-            let held = |wait, hold, site| What::Held { object: ObjectKind::Mutex, lock: 0x700, site, wait, hold };
+            let held = |wait, hold, site| EventKind::Held { object: ObjectKind::Mutex, lock: 0x700, site, wait, hold };
             writer.event(1, start + wait, held(0, wait + 5_000, 0x401)).unwrap();
             writer.event(0, start + wait + 4_000, held(wait - 1_000, 4_000, 0x101)).unwrap();
         }
@@ -49,10 +49,10 @@ fn synthetic(folder: &Path) {
             .event(
                 0,
                 end - 10,
-                What::Call { function: 0x100, caller: 0, duration: end - start - 20, extent: Extent::Whole },
+                EventKind::Call { function: 0x100, caller: 0, duration: end - start - 20, extent: Extent::Whole },
             )
             .unwrap();
-        writer.event(0, end, What::RequestEnd { id }).unwrap();
+        writer.event(0, end, EventKind::RequestEnd { id }).unwrap();
     }
     writer.finish(300_000_000).unwrap();
 }
@@ -61,17 +61,17 @@ fn synthetic(folder: &Path) {
 fn every_subcommand_reads_a_trace() {
     let folder = tempfile::tempdir().unwrap();
     let trace = folder.path().join("trace");
-    synthetic(&trace);
+    write_synthetic_trace(&trace);
     let trace = trace.to_str().unwrap();
 
     let info = json(&["profile", "info", trace, "--json"]);
     assert_eq!((info["counts"]["events"].as_u64(), info["damage"].as_array().map(Vec::len)), (Some(804), Some(0)));
-    assert!(printed(&["profile", "info", trace]).contains("recording was stopped"));
+    assert!(stdout_of(&["profile", "info", trace]).contains("recording was stopped"));
 
     let stats = json(&["profile", "stats", trace, "--json", "-p", "50"]);
     assert!(stats["rows"].as_array().unwrap().iter().any(|row| row["name"] == "0x100" && row["count"] == 200));
-    assert!(printed(&["profile", "stats", trace, "--by-caller"]).contains("from unknown"));
-    assert!(printed(&["profile", "stats", trace, "--per-request"]).contains("over 200 requests"));
+    assert!(stdout_of(&["profile", "stats", trace, "--by-caller"]).contains("from unknown"));
+    assert!(stdout_of(&["profile", "stats", trace, "--per-request"]).contains("over 200 requests"));
 
     let requests = json(&["profile", "requests", trace, "--json", "-n", "3"]);
     assert_eq!(requests["requests"], 200);
@@ -79,22 +79,22 @@ fn every_subcommand_reads_a_trace() {
 
     let tail = json(&["profile", "tail", trace, "--json"]);
     assert_eq!(tail["findings"][0]["cause"], "waiting for a mutex, 0x100");
-    assert!(printed(&["profile", "tail", trace]).contains("held it, taken in 0x400"));
-    let shown = printed(&["profile", "tail", trace, "--by", "label"]);
+    assert!(stdout_of(&["profile", "tail", trace]).contains("held it, taken in 0x400"));
+    let shown = stdout_of(&["profile", "tail", trace, "--by", "label"]);
     let of = |label: &str| shown.lines().find(|line| line.starts_with(label)).unwrap_or_default().to_string();
     assert!(of("KEYS").contains(" 2 ") && of("GET").contains(" 198 "), "{shown}");
     let labels = json(&["profile", "tail", trace, "--by", "label", "--json"]);
     assert_eq!((&labels["labels"][0]["label"], &labels["labels"][0]["tail"]["requests"]), (&"KEYS".into(), &2.into()));
     assert_eq!(requests["slowest"][0]["label"], "KEYS");
     // Of calls that are taken for requests only the recorded ones are known.
-    let shown = printed(&["profile", "tail", trace, "--request-fn", "0x100"]);
+    let shown = stdout_of(&["profile", "tail", trace, "--request-fn", "0x100"]);
     assert!(
         shown.contains("of 200 recorded calls of 0x100 took") && shown.contains("less than 1.00 µs were not recorded"),
         "{shown}"
     );
 
     let page = folder.path().join("page.html");
-    let shown = printed(&["profile", "timeline", trace, "200", "--html", page.to_str().unwrap()]);
+    let shown = stdout_of(&["profile", "timeline", trace, "200", "--html", page.to_str().unwrap()]);
     assert!(
         shown.contains("Request 200 took 310 µs") && shown.contains("which held what the request waited for"),
         "{shown}"
@@ -105,14 +105,14 @@ fn every_subcommand_reads_a_trace() {
         [("perfetto", "\n"), ("chrome", "{\"display"), ("csv", "thread,kind"), ("folded", "request ")]
     {
         let out = folder.path().join(format);
-        printed(&["profile", "export", trace, "--format", format, "-o", out.to_str().unwrap()]);
+        stdout_of(&["profile", "export", trace, "--format", format, "-o", out.to_str().unwrap()]);
         let written = text(&std::fs::read(out).unwrap());
         assert!(written.starts_with(begins), "{format}: {}", &written[..written.len().min(40)]);
     }
 }
 
 /// Starts `record` with a program of the shell's, and waits until that says that it is ready.
-fn recorded(folder: &Path, before: &str, script: &str) -> Child {
+fn start_recording(folder: &Path, before: &str, script: &str) -> Child {
     let record = format!("{before} exec \"$0\" profile record --out \"$1\" -- sh -c \"$2\"");
     // Whatever the tests were started to ignore, as by nohup: a shell sets no trap for that.
     let mut child = Command::new("env")
@@ -140,7 +140,7 @@ fn recorded(folder: &Path, before: &str, script: &str) -> Child {
 }
 
 /// Output of the process, its exit code, and what it wrote to stderr.
-fn ended(child: Child) -> (String, Option<i32>, String) {
+fn finish(child: Child) -> (String, Option<i32>, String) {
     let output = child.wait_with_output().unwrap();
     (text(&output.stdout), output.status.code(), text(&output.stderr))
 }
@@ -157,42 +157,45 @@ fn signals_to_record_reach_the_program() {
         // A program that ends in order, and one that a signal kills: nothing lives on, or this would wait for ever.
         let name = code - 128;
         let script = format!("trap 'echo in order; exit 0' {name}; {waits}");
-        let child = recorded(folder.path(), "", &script);
+        let child = start_recording(folder.path(), "", &script);
         signal(&child, one);
-        let (out, got, said) = ended(child);
+        let (out, got, said) = finish(child);
         // A hangup that a program survives is no request to end.
         let is_told = got == Some(code) || one == Signal::HUP;
         assert!(out.contains("in order") && is_told, "{one:?}: {got:?} {out} {said}");
-        let child = recorded(folder.path(), "ulimit -c 0;", "echo ready; exec sleep 600");
+        let child = start_recording(folder.path(), "ulimit -c 0;", "echo ready; exec sleep 600");
         signal(&child, one);
-        let (_, got, said) = ended(child);
+        let (_, got, said) = finish(child);
         assert!(got == Some(code) && said.contains("ended sh"), "{one:?}: {got:?} {said}");
     }
     // A script's `&` makes a program ignore Ctrl-C, and nobody pressed that.
-    let child = recorded(folder.path(), "trap '' INT;", "echo ready; exec sleep 600");
+    let child = start_recording(folder.path(), "trap '' INT;", "echo ready; exec sleep 600");
     signal(&child, Signal::INT);
-    let (_, got, said) = ended(child);
+    let (_, got, said) = finish(child);
     assert_eq!(got, Some(130), "{said}");
     // The first one is handled, and the second one, too.
-    let child =
-        recorded(folder.path(), "", &format!("trap 'trap \"echo twice; exit 0\" TERM; echo once' TERM; {waits}"));
+    let child = start_recording(
+        folder.path(),
+        "",
+        &format!("trap 'trap \"echo twice; exit 0\" TERM; echo once' TERM; {waits}"),
+    );
     signal(&child, Signal::TERM);
     std::thread::sleep(std::time::Duration::from_millis(700));
     signal(&child, Signal::TERM);
-    let (out, got, said) = ended(child);
+    let (out, got, said) = finish(child);
     assert!(out.contains("once\ntwice") && got == Some(143), "{got:?} {out} {said}");
     // A signal that is no request to end goes to the program, and is no end.
-    let child = recorded(folder.path(), "", &format!("trap 'echo rotated; exit 0' USR1; {waits}"));
+    let child = start_recording(folder.path(), "", &format!("trap 'echo rotated; exit 0' USR1; {waits}"));
     signal(&child, Signal::USR1);
-    let (out, got, said) = ended(child);
+    let (out, got, said) = finish(child);
     assert!(out.contains("rotated") && !said.contains("SIGUSR1"), "{got:?} {out} {said}");
 }
 
 #[test]
 fn what_record_was_started_to_ignore_the_program_ignores() {
     let folder = tempfile::tempdir().unwrap();
-    let child = recorded(folder.path(), "trap '' INT;", "echo ready; kill -INT $$; echo survived");
-    let (out, _, said) = ended(child);
+    let child = start_recording(folder.path(), "trap '' INT;", "echo ready; kill -INT $$; echo survived");
+    let (out, _, said) = finish(child);
     assert!(out.contains("survived"), "{out} {said}");
 }
 
@@ -209,10 +212,10 @@ fn a_program_has_the_name_of_its_file_whatever_it_calls_itself() {
         build_id: vec![],
         path: "/opt/nowhere/nginx".into(),
     };
-    let header = Header { command: "nginx: worker process".into(), ..Setup::default().header };
-    let setup = Setup { header, modules: vec![module], ..Setup::default() };
+    let header = Header { command: "nginx: worker process".into(), ..TraceConfig::default().header };
+    let setup = TraceConfig { header, modules: vec![module], ..TraceConfig::default() };
     let mut writer = TraceWriter::create(folder.path(), &setup).unwrap();
-    writer.event(0, 5_000, What::RequestStart { id: 1, queue: None }).unwrap();
+    writer.event(0, 5_000, EventKind::RequestStart { id: 1, queue: None }).unwrap();
     writer.finish(10_000).unwrap();
     let output = leeward(&["profile", "tail", folder.path().to_str().unwrap(), "--request-fn", "x"]);
     let said = text(&output.stderr);
@@ -224,24 +227,24 @@ fn a_recording_is_as_long_as_it_was() {
     let folder = tempfile::tempdir().unwrap();
     let ended = folder.path().join("ended");
     // Events from 1 ms to 200.31 ms, in a recording from 0 to 300 ms.
-    synthetic(&ended);
+    write_synthetic_trace(&ended);
     let ended = ended.to_str().unwrap();
-    assert!(printed(&["profile", "info", ended]).contains("  300 ms of recording, "));
+    assert!(stdout_of(&["profile", "info", ended]).contains("  300 ms of recording, "));
     let info = json(&["profile", "info", ended, "--json"]);
     assert_eq!((info["span_ns"].as_u64(), info["recording_ns"].as_u64()), (Some(199_310_000), Some(300_000_000)));
     // One that lacks its end, and one that has lost its begin.
-    let nap = |time| (time, What::SwitchedIn { cpu: 0 });
+    let nap = |time| (time, EventKind::SwitchedIn { cpu: 0 });
     let killed = folder.path().join("killed");
-    let mut writer = TraceWriter::create(&killed, &Setup::default()).unwrap();
+    let mut writer = TraceWriter::create(&killed, &TraceConfig::default()).unwrap();
     for (time, what) in [nap(5_000_000), nap(9_000_000)] {
         writer.event(0, time, what).unwrap();
     }
     writer.flush().unwrap();
     let bounded = folder.path().join("bounded");
-    let setup = Setup { segment_bytes: 1, ..Setup::default() };
+    let setup = TraceConfig { segment_bytes: 1, ..TraceConfig::default() };
     let mut writer = TraceWriter::create(&bounded, &setup).unwrap();
     for time in 0..30_000 {
-        writer.event(0, 1_000_000 + time * 1_000, What::SwitchedIn { cpu: 0 }).unwrap();
+        writer.event(0, 1_000_000 + time * 1_000, EventKind::SwitchedIn { cpu: 0 }).unwrap();
     }
     writer.finish(90_000_000).unwrap();
     std::fs::remove_file(segment_path(&bounded, 0)).unwrap();
@@ -249,25 +252,25 @@ fn a_recording_is_as_long_as_it_was() {
         [(killed, "  4.00 ms from the first event to the last, "), (bounded, " from the first event to the last, ")]
     {
         let trace = trace.to_str().unwrap();
-        let shown = printed(&["profile", "info", trace]);
+        let shown = stdout_of(&["profile", "info", trace]);
         assert!(shown.contains(expected), "{shown}");
         assert!(json(&["profile", "info", trace, "--json"])["recording_ns"].is_null());
     }
     // Nothing at all happened.
     let idle = folder.path().join("idle");
-    TraceWriter::create(&idle, &Setup::default()).unwrap().finish(6_000_000_000).unwrap();
-    assert!(printed(&["profile", "info", idle.to_str().unwrap()]).contains("  6.00 s of recording, "));
+    TraceWriter::create(&idle, &TraceConfig::default()).unwrap().finish(6_000_000_000).unwrap();
+    assert!(stdout_of(&["profile", "info", idle.to_str().unwrap()]).contains("  6.00 s of recording, "));
 }
 
 #[test]
 fn a_process_has_the_last_title_that_it_gave_itself() {
     let folder = tempfile::tempdir().unwrap();
-    let mut writer = TraceWriter::create(folder.path(), &Setup::default()).unwrap();
-    writer.event(0, 5_000, What::SwitchedIn { cpu: 0 }).unwrap();
-    writer.title("keeper: idle").unwrap();
-    writer.title("keeper: client 7").unwrap();
+    let mut writer = TraceWriter::create(folder.path(), &TraceConfig::default()).unwrap();
+    writer.event(0, 5_000, EventKind::SwitchedIn { cpu: 0 }).unwrap();
+    writer.write_header("keeper: idle").unwrap();
+    writer.write_header("keeper: client 7").unwrap();
     writer.finish(10_000).unwrap();
-    let shown = printed(&["profile", "info", folder.path().to_str().unwrap()]);
+    let shown = stdout_of(&["profile", "info", folder.path().to_str().unwrap()]);
     assert!(shown.contains(": keeper: client 7 (process 1)"), "{shown}");
 }
 
@@ -292,15 +295,15 @@ fn children_are_followed_unless_that_is_switched_off() {
 #[test]
 fn functions_that_may_be_requests_are_suggested() {
     let folder = tempfile::tempdir().unwrap();
-    let mut writer = TraceWriter::create(folder.path(), &Setup::default()).unwrap();
-    let call = |function, caller, duration| What::Call { function, caller, duration, extent: Extent::Whole };
-    let blocked = || What::SwitchedOut { cpu: 0, next: 0, why: OffCpu::Blocked };
+    let mut writer = TraceWriter::create(folder.path(), &TraceConfig::default()).unwrap();
+    let call = |function, caller, duration| EventKind::Call { function, caller, duration, extent: Extent::Whole };
+    let blocked = || EventKind::SwitchedOut { cpu: 0, next: 0, reason: OffCpu::Blocked };
     for turn in 1..=200_u64 {
         // A loop waits, and serves: each 50th time it takes long. What it serves with is called twice.
         let start = turn * 1_000_000;
         let busy = if turn % 50 == 0 { 400_000 } else { 40_000 };
         writer.event(0, start - 900_000, blocked()).unwrap();
-        writer.event(0, start, What::SwitchedIn { cpu: 0 }).unwrap();
+        writer.event(0, start, EventKind::SwitchedIn { cpu: 0 }).unwrap();
         for part in 1..=2 {
             writer.event(0, start + busy / 2 * part - 100, call(0x300, 0x201, busy / 2 - 500)).unwrap();
         }
@@ -324,7 +327,7 @@ fn what_can_not_be_done_is_said_in_a_line() {
     let folder = tempfile::tempdir().unwrap();
     let empty = folder.path().to_str().unwrap();
     let trace = folder.path().join("trace");
-    synthetic(&trace);
+    write_synthetic_trace(&trace);
     let path = trace.to_str().unwrap();
     let check = |arguments: &[&str], code: i32, expected: &str| {
         let output = leeward(arguments);

@@ -43,7 +43,7 @@ fn stderr(output: &Output) -> &str {
 }
 
 /// `output` is a refusal: exit code 2, nothing on stdout, one line on stderr that contains `parts`.
-fn check_refused(output: &Output, parts: &[&str]) {
+fn check_input_error(output: &Output, parts: &[&str]) {
     let said = stderr(output);
     assert_eq!(output.status.code(), Some(2), "{said}");
     assert_eq!(stdout(output), "");
@@ -58,7 +58,7 @@ fn check_bad_file(old: &str, new: &str, parts: &[&str]) {
     let folder = tempfile::tempdir().unwrap();
     assert!(TINY.contains(old), "{old}");
     std::fs::write(folder.path().join("bad.toml"), TINY.replace(old, new)).unwrap();
-    check_refused(&leeward(&["run", "bad.toml", "--out", "out"], folder.path()), parts);
+    check_input_error(&leeward(&["run", "bad.toml", "--out", "out"], folder.path()), parts);
     assert!(!folder.path().join("out").exists() && !folder.path().join("results").exists());
 }
 
@@ -76,7 +76,7 @@ fn bad_scenarios_are_refused_in_one_line() {
 fn bad_command_lines_are_refused_in_one_line() {
     let folder = tempfile::tempdir().unwrap();
     std::fs::write(folder.path().join("tiny.toml"), TINY).unwrap();
-    let check = |arguments: &[&str], parts: &[&str]| check_refused(&leeward(arguments, folder.path()), parts);
+    let check = |arguments: &[&str], parts: &[&str]| check_input_error(&leeward(arguments, folder.path()), parts);
     check(&["run", "absent.toml"], &["absent.toml"]);
     check(&["run", "bw-ovrall"], &["bw-ovrall", "did you mean `bw-overall`?"]);
     check(&["run", "tiny.toml", "--plant", "dream"], &["accepted: sim, real"]);
@@ -121,7 +121,7 @@ fn help_and_lists_go_to_stdout() {
 #[test]
 fn the_list_tells_of_what_there_is() {
     let folder = tempfile::tempdir().unwrap();
-    let check = |arguments: &[&str], parts: &[&str]| check_refused(&leeward(arguments, folder.path()), parts);
+    let check = |arguments: &[&str], parts: &[&str]| check_input_error(&leeward(arguments, folder.path()), parts);
     check(&["list", "breakwatr"], &["no controller or scenario `breakwatr`; did you mean `breakwater`?"]);
     check(&["list", "bw-ovrall"], &["did you mean `bw-overall`?"]);
     check(&["list", "breakwater", "--controllers"], &["--controllers"]);
@@ -159,7 +159,7 @@ fn a_run_that_never_moves_on_is_refused() {
     let allocator =
         "[server.allocator]\npolicy = \"per-request\"\ndelay = \"0ns\"\nparams = { search = \"0ns\" }\n\n[run]";
     std::fs::write(folder.path().join("hang.toml"), TINY.replace("[run]", allocator)).unwrap();
-    check_refused(
+    check_input_error(
         &leeward(&["run", "hang.toml"], folder.path()),
         &["does not move on from ", "allocator `per-request`"],
     );
@@ -305,12 +305,12 @@ fn devices_are_written_to_and_results_are_kept() {
 
     let before = std::fs::read(folder.path().join("out/result.json")).unwrap();
     for results in ["out", "out/result.json"] {
-        check_refused(
+        check_input_error(
             &leeward(&["report", results, "--out", "out/result.json"], folder.path()),
             &["the results themselves"],
         );
     }
-    check_refused(
+    check_input_error(
         &leeward(&["report", "out", "--out", "out/results.jsonl"], folder.path()),
         &["the results themselves"],
     );
@@ -351,16 +351,16 @@ fn a_sweep_prints_a_line_per_run_in_the_grids_order_on_any_number_of_threads() {
     assert_eq!(told, expected.collect::<Vec<_>>());
     assert_eq!(run("3").stdout, output.stdout);
     assert!(!folder.path().join("results").exists(), "nothing is written");
-    check_refused(
+    check_input_error(
         &leeward(&["run", "tiny.toml", "--sweep", "demand"], folder.path()),
         &["--sweep demand", "KEY=VALUE,VALUE"],
     );
-    check_refused(
+    check_input_error(
         &leeward(&["run", "tiny.toml", "--sweep", "rtt=30"], folder.path()),
         &["network.rtt", "is not a duration"],
     );
     let real = leeward(&["run", "tiny.toml", "--plant", "real", "--sweep", "demand=1x"], folder.path());
-    check_refused(&real, &["would measure each other"]);
+    check_input_error(&real, &["would measure each other"]);
 }
 
 #[test]
@@ -413,7 +413,7 @@ fn leagues_are_joined_and_no_scene_counts_twice() {
     assert!(output.status.success() && stdout(&output).contains("2 matches"), "{}", stderr(&output));
     let page = std::fs::read_to_string(folder.path().join("both/league.md")).unwrap();
     assert!(page.contains("--random 1 --seed 3`, `leeward league --random-only --random 1 --seed 4`"), "{page}");
-    let refused = |arguments: &[&str], part: &str| check_refused(&leeward(arguments, folder.path()), &[part]);
+    let refused = |arguments: &[&str], part: &str| check_input_error(&leeward(arguments, folder.path()), &[part]);
     refused(&["league", "--join", "3/league.json", "--join", "both/league.json"], "`random-3` is in a file before");
     refused(&["league", "--join", "both/league.md"], "accepted: a league.json");
     refused(&["league", "--join", "3/league.json", "--random", "9"], "cannot be used with");
@@ -445,7 +445,7 @@ fn an_interrupted_league_shows_what_was_played() {
 #[test]
 fn a_league_of_nobody_is_refused() {
     let folder = tempfile::tempdir().unwrap();
-    let refused = |arguments: &[&str], part: &str| check_refused(&leeward(arguments, folder.path()), &[part]);
+    let refused = |arguments: &[&str], part: &str| check_input_error(&leeward(arguments, folder.path()), &[part]);
     refused(&["league", "--scenario", "nope"], "no scenario has that in its id");
     refused(&["league", "--scenario", "tier-"], "tiers");
     refused(&["league", "--random-only", "--random", "0"], "--random");
@@ -456,6 +456,6 @@ fn the_oracle_is_the_simulators_alone() {
     let folder = tempfile::tempdir().unwrap();
     std::fs::write(folder.path().join("tiny.toml"), TINY.replace("\"none\"", "\"oracle\"")).unwrap();
     let real = leeward(&["run", "tiny.toml", "--plant", "real"], folder.path());
-    check_refused(&real, &["oracle", "service time"]);
-    check_refused(&leeward(&["serve", "--admission", "oracle"], folder.path()), &["oracle"]);
+    check_input_error(&real, &["oracle", "service time"]);
+    check_input_error(&leeward(&["serve", "--admission", "oracle"], folder.path()), &["oracle"]);
 }

@@ -1,7 +1,7 @@
 //! Prometheus itself, beside a server under overload: it scrapes the admin port, and its goodput is the client's.
 
-use crate::served::leeward;
-use leeward_testkit::require::Need;
+use crate::server::leeward;
+use leeward_testkit::require::Requirement;
 use serde_json::Value;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -10,12 +10,12 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 /// How long something may take that a busy machine does slowly.
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// A program that ends with its test.
-struct Running(Child);
+struct KillOnDrop(Child);
 
-impl Drop for Running {
+impl Drop for KillOnDrop {
     fn drop(&mut self) {
         let _ = self.0.kill();
         let _ = self.0.wait();
@@ -23,7 +23,7 @@ impl Drop for Running {
 }
 
 /// A server of this program, its address and its admin port's.
-fn serve(flags: &[&str]) -> (Running, String, String) {
+fn serve(flags: &[&str]) -> (KillOnDrop, String, String) {
     let all = [&["serve", "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0", "--idle", "50us"], flags].concat();
     let mut child = Command::new(env!("CARGO_BIN_EXE_leeward")).args(all).stdout(Stdio::piped()).spawn().unwrap();
     let mut lines = BufReader::new(child.stdout.take().unwrap()).lines().map(Result::unwrap);
@@ -35,13 +35,13 @@ fn serve(flags: &[&str]) -> (Running, String, String) {
         Some(line.strip_prefix("admin: http://")?.trim_end_matches('/').to_string())
     });
     std::thread::spawn(move || lines.for_each(drop));
-    (Running(child), listen, admin.expect("the server says where its admin port is"))
+    (KillOnDrop(child), listen, admin.expect("the server says where its admin port is"))
 }
 
 /// Prometheus's own server, which scrapes `admin`.
 struct Prometheus {
     address: String,
-    _running: Running,
+    _running: KillOnDrop,
 }
 
 impl Prometheus {
@@ -60,15 +60,15 @@ impl Prometheus {
             .args(["--enable-feature=exemplar-storage", "--log.level=error"])
             .spawn()
             .unwrap();
-        let prometheus = Prometheus { address, _running: Running(child) };
-        until("Prometheus is ready", || prometheus.get("/-/ready").filter(|(status, _)| *status == 200));
+        let prometheus = Prometheus { address, _running: KillOnDrop(child) };
+        wait_for("Prometheus is ready", || prometheus.get("/-/ready").filter(|(status, _)| *status == 200));
         prometheus
     }
 
     /// An answer, if there is one yet. Of HTTP/1.0, so that its end is the connection's.
     fn get(&self, path: &str) -> Option<(u16, String)> {
         let mut stream = TcpStream::connect(&self.address).ok()?;
-        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        stream.set_read_timeout(Some(TIMEOUT)).unwrap();
         write!(stream, "GET {path} HTTP/1.0\r\nhost: {}\r\n\r\n", self.address).ok()?;
         let mut heard = String::new();
         stream.read_to_string(&mut heard).ok()?;
@@ -97,13 +97,13 @@ impl Prometheus {
 }
 
 /// Asks until there is an answer.
-fn until<T>(what: &str, mut ask: impl FnMut() -> Option<T>) -> T {
+fn wait_for<T>(what: &str, mut ask: impl FnMut() -> Option<T>) -> T {
     let began = Instant::now();
     loop {
         if let Some(answer) = ask() {
             return answer;
         }
-        assert!(began.elapsed() < PATIENCE, "not within {PATIENCE:?}: {what}");
+        assert!(began.elapsed() < TIMEOUT, "not within {TIMEOUT:?}: {what}");
         std::thread::sleep(Duration::from_millis(50));
     }
 }
@@ -111,7 +111,7 @@ fn until<T>(what: &str, mut ask: impl FnMut() -> Option<T>) -> T {
 #[test]
 fn its_goodput_is_what_the_client_counts() {
     if Command::new("prometheus").arg("--version").output().is_err() {
-        return Need::Promtool.missing("prometheus is not in the path");
+        return Requirement::Promtool.missing("prometheus is not in the path");
     }
     let folder = tempfile::tempdir().unwrap();
     // More than it can do, of which it refuses much. The objective is one that no answer misses, however busy this machine is:
@@ -119,7 +119,7 @@ fn its_goodput_is_what_the_client_counts() {
     let (_server, listen, admin) = serve(&["--slo", "30s", "--admission", "throttle", "--set", "threshold=400us"]);
     let prometheus = Prometheus::start(&admin, folder.path());
     const IN_TIME: &str = "sum(leeward_requests_in_time_total)";
-    until("a first scrape", || prometheus.query(IN_TIME, None));
+    wait_for("a first scrape", || prometheus.query(IN_TIME, None));
     let load = ["load", &listen, "--json", "--admission", "none", "--demand", "20k", "--duration", "4s"];
     let output =
         leeward(&[&load[..], &["--service", "exp:100us", "--slo", "30s", "--clients", "20"]].concat(), folder.path());
@@ -128,10 +128,10 @@ fn its_goodput_is_what_the_client_counts() {
     let good = report["totals"]["good"].as_f64().unwrap_or_else(|| panic!("no goodput in {report}"));
     // Nothing comes any more, so that two scrapes of one count are of the whole.
     const LAST: &str = "max(timestamp(leeward_requests_in_time_total))";
-    let count = until("the same count twice", || {
+    let count = wait_for("the same count twice", || {
         let (count, at) = (prometheus.query(IN_TIME, None)?, prometheus.query(LAST, None)?);
         (count > 0.0).then_some(())?;
-        until("another scrape", || prometheus.query(LAST, None).filter(|later| *later > at));
+        wait_for("another scrape", || prometheus.query(LAST, None).filter(|later| *later > at));
         prometheus.query(IN_TIME, None).filter(|later| *later == count)
     });
     let at = prometheus.query(LAST, None).unwrap();

@@ -13,16 +13,18 @@ const FORBIDDEN: [&str; 11] =
 const PENDING: [&str; 0] = [];
 
 /// Folders of the top level that hold nothing of the project's own.
-const NOT_OURS: [&str; 3] = ["target", "results", "node_modules"];
+const SKIPPED_FOLDERS: [&str; 3] = ["target", "results", "node_modules"];
 
 /// Folders that have gone: a document that names one of them is out of date.
-const GONE: [&str; 1] = ["crates"];
+const REMOVED_FOLDERS: [&str; 1] = ["crates"];
 
 /// Folders of the top level, as they stand.
 fn folders() -> Vec<String> {
     let entries = fs::read_dir(root()).unwrap().map(|entry| entry.unwrap().path());
     let folders = entries.filter(|path| path.is_dir()).filter_map(|path| path.file_name()?.to_str().map(String::from));
-    folders.filter(|name| (!name.starts_with('.') || name == ".cargo") && !NOT_OURS.contains(&name.as_str())).collect()
+    folders
+        .filter(|name| (!name.starts_with('.') || name == ".cargo") && !SKIPPED_FOLDERS.contains(&name.as_str()))
+        .collect()
 }
 
 fn root() -> PathBuf {
@@ -52,7 +54,7 @@ fn doc(line: &str) -> Option<&str> {
 }
 
 /// Line numbers and texts of the doc comments in `source` that begin with a forbidden word.
-fn riddles(source: &str) -> Vec<(usize, &str)> {
+fn find_riddles(source: &str) -> Vec<(usize, &str)> {
     let mut found = Vec::new();
     let mut inside = false;
     for (number, line) in source.lines().enumerate() {
@@ -76,7 +78,7 @@ fn is_pending(path: &str) -> bool {
 fn the_check_finds_riddles_and_nothing_else() {
     let source =
         "/// What is counted.\nstruct A;\n/// A count.\n/// One of many.\n//// Who knows.\n    //! It's so.\n// One\n";
-    assert_eq!(riddles(source), [(1, "What is counted."), (6, "It's so.")]);
+    assert_eq!(find_riddles(source), [(1, "What is counted."), (6, "It's so.")]);
 }
 
 #[test]
@@ -93,7 +95,7 @@ fn doc_comments_name_their_subject() {
         if is_pending(&name) {
             continue;
         }
-        found.extend(riddles(&source).into_iter().map(|(line, text)| format!("{name}:{line}: {text}")));
+        found.extend(find_riddles(&source).into_iter().map(|(line, text)| format!("{name}:{line}: {text}")));
     }
     assert!(
         found.is_empty(),
@@ -115,7 +117,7 @@ fn paths(text: &str) -> impl Iterator<Item = &str> {
     let pieces = text.split('`').skip(1).step_by(2);
     let words = pieces.filter(|piece| !piece.contains([' ', '*', '<', '{', '$', '…']));
     // Each crate has a folder `tests`, too.
-    let named = folders().into_iter().filter(|name| name != "tests").chain(GONE.map(String::from));
+    let named = folders().into_iter().filter(|name| name != "tests").chain(REMOVED_FOLDERS.map(String::from));
     let named: Vec<String> = named.map(|name| name + "/").collect();
     words.filter(move |word| named.iter().any(|folder| word.starts_with(folder.as_str()) && word.len() > folder.len()))
 }

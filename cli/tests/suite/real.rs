@@ -26,11 +26,11 @@ impl Server {
 
     /// SIGTERM, and what it says then.
     fn stop(self) -> String {
-        self.stop_by(1)
+        self.stop_with_signals(1)
     }
 
     /// So many SIGTERMs in a moment, and what it says then.
-    fn stop_by(mut self, signals: usize) -> String {
+    fn stop_with_signals(mut self, signals: usize) -> String {
         let pid = self.child.id().to_string();
         for _ in 0..signals {
             assert!(Command::new("kill").args(["-TERM", &pid]).status().unwrap().success());
@@ -141,7 +141,7 @@ fn two_signals_in_a_moment_lose_nothing() {
         .unwrap();
     std::thread::sleep(std::time::Duration::from_millis(700));
     // `stop_by` checks the exit code, too.
-    let said = server.stop_by(2);
+    let said = server.stop_with_signals(2);
     assert!(said.contains("stopped: ") && said.contains("recorded "), "{said}");
     let load = load.wait_with_output().unwrap();
     let report: Value = serde_json::from_slice(&load.stdout).unwrap();
@@ -150,7 +150,7 @@ fn two_signals_in_a_moment_lose_nothing() {
 }
 
 /// A server without control that says `flags`, and the line by which it says that it serves.
-fn serving(flags: &[&str]) -> (Child, String) {
+fn start_server(flags: &[&str]) -> (Child, String) {
     let mut child = Command::new(env!("CARGO_BIN_EXE_leeward"))
         .args(["serve", "--listen", "127.0.0.1:0", "--idle", "block", "--admission", "none"])
         .args(flags)
@@ -167,7 +167,7 @@ fn serving(flags: &[&str]) -> (Child, String) {
 #[cfg(target_os = "linux")]
 #[test]
 fn a_recording_that_ends_early_says_why() {
-    let (child, line) = serving(&["--record", "/dev/full"]);
+    let (child, line) = start_server(&["--record", "/dev/full"]);
     let address = line.split(" on ").nth(1).unwrap().split(' ').next().unwrap();
     load(address, &["--admission", "none", "--slo", "2s", "--closed", "4", "--clients", "4", "--duration", "800ms"]);
     assert!(Command::new("kill").args(["-TERM", &child.id().to_string()]).status().unwrap().success());
@@ -198,7 +198,7 @@ fn a_load_that_is_told_twice_to_stop_still_reports() {
 }
 
 /// Loads `address` in words; the exit code, and what is said on both streams.
-fn load_in_words(address: &str, flags: &[&str]) -> (Option<i32>, String, String) {
+fn load_text(address: &str, flags: &[&str]) -> (Option<i32>, String, String) {
     let output = Command::new(env!("CARGO_BIN_EXE_leeward")).args(["load", address]).args(flags).output().unwrap();
     let words = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
     (output.status.code(), words(output.stdout), words(output.stderr))
@@ -209,7 +209,7 @@ fn a_generator_that_is_late_says_so_first_and_by_its_exit_code() {
     let server = Server::start(&["--admission", "none"]);
     // More requests than any machine can issue in that time.
     let flags = ["--admission", "none", "--slo", "20us", "--clients", "4", "--demand", "10M", "--duration", "10ms"];
-    let (code, said, told) = load_in_words(&server.address, &flags);
+    let (code, said, told) = load_text(&server.address, &flags);
     assert_eq!(code, Some(3), "{said}{told}");
     assert!(said.starts_with("Not measured: the load generator did not keep its schedule"), "{said}");
     assert!(told.contains("did not keep its schedule") && told.lines().count() == 1, "{told}");
@@ -223,7 +223,7 @@ fn a_short_load_has_a_short_warm_up() {
     let flags = ["--admission", "none", "--slo", "1s", "--clients", "2", "--demand", "200", "--duration", "500ms"];
     let report = load(&server.address, &flags);
     assert_eq!(report["warmup_ns"].as_u64(), Some(100_000_000), "{report}");
-    let (code, _, told) = load_in_words(&server.address, &["--duration", "1s", "--warmup", "1s"]);
+    let (code, _, told) = load_text(&server.address, &["--duration", "1s", "--warmup", "1s"]);
     assert!(code == Some(2) && told.contains("--warmup 1s is all of --duration 1s"), "{told}");
 }
 
@@ -231,13 +231,13 @@ fn a_short_load_has_a_short_warm_up() {
 fn ends_with_different_controllers_are_warned_of() {
     let server = Server::start(&["--admission", "none", "--slo", "1s"]);
     let shape = ["--slo", "1s", "--clients", "2", "--demand", "200", "--duration", "300ms"];
-    let (_, _, told) = load_in_words(&server.address, &[&shape[..], &["--admission", "breakwater"]].concat());
+    let (_, _, told) = load_text(&server.address, &[&shape[..], &["--admission", "breakwater"]].concat());
     let parts = ["warning: the server runs another controller", "gives no credits", "`breakwater` gives credits"];
     assert!(parts.iter().all(|part| told.contains(part)), "{told}");
-    let (_, _, told) = load_in_words(&server.address, &[&shape[..], &["--admission", "none"]].concat());
+    let (_, _, told) = load_text(&server.address, &[&shape[..], &["--admission", "none"]].concat());
     assert!(!told.contains("another controller"), "{told}");
     let server = Server::start(&["--slo", "1s"]);
-    let (_, _, told) = load_in_words(&server.address, &[&shape[..], &["--admission", "none"]].concat());
+    let (_, _, told) = load_text(&server.address, &[&shape[..], &["--admission", "none"]].concat());
     assert!(told.contains("gives credits, and `none` gives no credits"), "{told}");
 }
 
@@ -248,7 +248,7 @@ fn a_load_for_another_service_is_a_failure_that_names_it() {
         [("echo", "const:1us", "synthetic"), ("kv", "const:1us", "synthetic"), ("synthetic", "echo", "echo")]
     {
         let server = Server::start(&["--admission", "none", "--service", served]);
-        let (code, said, told) = load_in_words(&server.address, &[&shape[..], &["--service", asked]].concat());
+        let (code, said, told) = load_text(&server.address, &[&shape[..], &["--service", asked]].concat());
         assert_eq!(code, Some(1), "{served}: {said}{told}");
         let expected = format!("this load asks for `leeward serve --service {named}`");
         assert!(told.contains(&expected) && said.replace('\n', " ").contains(&expected), "{served}: {said}{told}");
@@ -310,7 +310,7 @@ fn more_cores_than_cpus_are_warned_of() {
 #[test]
 fn what_is_not_used_is_warned_of_and_steps_are_told() {
     let told = |flags: &[&str]| {
-        let (mut child, line) = serving(flags);
+        let (mut child, line) = start_server(flags);
         child.kill().unwrap();
         let output = child.wait_with_output().unwrap();
         assert!(line.starts_with("serving "), "{line}");

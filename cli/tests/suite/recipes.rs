@@ -1,8 +1,8 @@
 //! The recipes of `packaging/recipes`, each read by the program that it is for; nginx and HAProxy also run, before replicas that refuse.
 
-use crate::served::leeward;
+use crate::server::leeward;
 use leeward_testkit::net::free_address;
-use leeward_testkit::require::Need;
+use leeward_testkit::require::Requirement;
 use serde_json::Value;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -29,19 +29,19 @@ fn program(name: &str) -> Option<PathBuf> {
     let found = ["/usr/sbin", "/usr/bin", "/usr/local/sbin"].map(|folder| Path::new(folder).join(name));
     let found = found.into_iter().find(|path| path.exists());
     if found.is_none() {
-        Need::Recipes.missing(format!("no {name} (scripts/setup recipes)"));
+        Requirement::Recipes.missing(format!("no {name} (scripts/setup recipes)"));
     }
     found
 }
 
-fn said(output: &Output) -> String {
+fn output_text(output: &Output) -> String {
     format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr))
 }
 
 /// A process that ends with its test.
-struct Running(Child);
+struct KillOnDrop(Child);
 
-impl Drop for Running {
+impl Drop for KillOnDrop {
     fn drop(&mut self) {
         let _ = self.0.kill();
         let _ = self.0.wait();
@@ -51,7 +51,7 @@ impl Drop for Running {
 /// A replica that answers every request in the same way, and counts them.
 struct Replica {
     address: SocketAddr,
-    asked: Arc<AtomicU64>,
+    requests: Arc<AtomicU64>,
 }
 
 impl Replica {
@@ -76,27 +76,27 @@ impl Replica {
                 }
             }
         });
-        Replica { address, asked }
+        Replica { address, requests: asked }
     }
 
-    fn asked(&self) -> u64 {
-        self.asked.load(Ordering::SeqCst)
+    fn requests(&self) -> u64 {
+        self.requests.load(Ordering::SeqCst)
     }
 }
 
-const REFUSES: &str = "HTTP/1.1 503 Service Unavailable\r\nretry-after: 1\r\nretry-after-ms: 40\r\nleeward-reason: delay\r\n\
+const REJECTION: &str = "HTTP/1.1 503 Service Unavailable\r\nretry-after: 1\r\nretry-after-ms: 40\r\nleeward-reason: delay\r\n\
                        content-length: 0\r\nconnection: close\r\n\r\n";
-const ANSWERS: &str = "HTTP/1.1 200 OK\r\ncontent-length: 2\r\nconnection: close\r\n\r\nok";
+const SUCCESS: &str = "HTTP/1.1 200 OK\r\ncontent-length: 2\r\nconnection: close\r\n\r\nok";
 
 /// Answers as a gate gives them with `reports_load`: of one that has time, and of one that refuses.
-const AT_EASE: &str = "HTTP/1.1 200 OK\r\nendpoint-load-metrics: TEXT rps_fractional=100.0,application_utilization=0.300,\
+const LOW_LOAD: &str = "HTTP/1.1 200 OK\r\nendpoint-load-metrics: TEXT rps_fractional=100.0,application_utilization=0.300,\
                        named_metrics.leeward_delay=0.200\r\ncontent-length: 2\r\nconnection: close\r\n\r\nok";
-const STRAINED: &str = "HTTP/1.1 503 Service Unavailable\r\nx-envoy-overloaded: true\r\nendpoint-load-metrics: TEXT \
+const HIGH_LOAD: &str = "HTTP/1.1 503 Service Unavailable\r\nx-envoy-overloaded: true\r\nendpoint-load-metrics: TEXT \
                         rps_fractional=100.0,application_utilization=1.200,named_metrics.leeward_delay=0.800\r\ncontent-length: 0\r\n\
                         connection: close\r\n\r\n";
 
 /// Head and body of an answer to a request, once somebody listens.
-fn ask(address: SocketAddr, method: &str) -> String {
+fn request(address: SocketAddr, method: &str) -> String {
     for _ in 0..1_000 {
         let Ok(mut stream) = TcpStream::connect(address) else {
             std::thread::sleep(Duration::from_millis(20));
@@ -114,7 +114,7 @@ fn ask(address: SocketAddr, method: &str) -> String {
 }
 
 /// A recipe in a folder of its own, with other addresses.
-fn placed(folder: &Path, name: &str, addresses: &[(&str, String)]) -> PathBuf {
+fn write_config(folder: &Path, name: &str, addresses: &[(&str, String)]) -> PathBuf {
     let mut text = text(name);
     for (old, new) in addresses {
         assert!(text.contains(old), "{name} has no {old}");
@@ -129,36 +129,36 @@ fn placed(folder: &Path, name: &str, addresses: &[(&str, String)]) -> PathBuf {
 fn nginx_passes_refusals_on_and_repeats_none() {
     let Some(nginx) = program("nginx") else { return };
     let folder = tempfile::tempdir().unwrap();
-    let (entry, replicas) = (free_address(), [Replica::start(REFUSES), Replica::start(REFUSES)]);
+    let (entry, replicas) = (free_address(), [Replica::start(REJECTION), Replica::start(REJECTION)]);
     let addresses = [
         ("127.0.0.1:8080", entry.to_string()),
         ("127.0.0.1:8081", replicas[0].address.to_string()),
         ("127.0.0.1:8082", replicas[1].address.to_string()),
     ];
-    let path = placed(folder.path(), "nginx.conf", &addresses);
+    let path = write_config(folder.path(), "nginx.conf", &addresses);
     let command = |more: &[&str]| {
         let mut command = Command::new(&nginx);
         command.arg("-p").arg(folder.path()).arg("-e").arg("stderr").arg("-c").arg(&path).args(more);
         command
     };
     let output = command(&["-t"]).output().unwrap();
-    assert!(output.status.success(), "{}", said(&output));
+    assert!(output.status.success(), "{}", output_text(&output));
     let foreground = ["-g", "daemon off; master_process off;"];
-    let _nginx = Running(command(&foreground).stderr(Stdio::null()).spawn().unwrap());
+    let _nginx = KillOnDrop(command(&foreground).stderr(Stdio::null()).spawn().unwrap());
     for method in ["GET", "POST"] {
-        let heard = ask(entry, method);
+        let heard = request(entry, method);
         assert!(heard.starts_with("HTTP/1.1 503 ") && heard.contains("retry-after-ms: 40"), "{heard}");
     }
-    assert_eq!(replicas[0].asked() + replicas[1].asked(), 2, "a refusal is not sent to the next replica");
+    assert_eq!(replicas[0].requests() + replicas[1].requests(), 2, "a refusal is not sent to the next replica");
 }
 
 #[test]
 fn haproxy_asks_those_who_are_ready_and_repeats_no_refusal() {
     let Some(haproxy) = program("haproxy") else { return };
     let folder = tempfile::tempdir().unwrap();
-    let (entry, replicas) = (free_address(), [Replica::start(REFUSES), Replica::start(ANSWERS)]);
+    let (entry, replicas) = (free_address(), [Replica::start(REJECTION), Replica::start(SUCCESS)]);
     // The second one's admin port says that it stops.
-    let admins = [Replica::start(ANSWERS), Replica::start(REFUSES)];
+    let admins = [Replica::start(SUCCESS), Replica::start(REJECTION)];
     let server = |place: usize| {
         let (replica, admin) = (&replicas[place], &admins[place]);
         format!("{} port {}", replica.address, admin.address.port())
@@ -168,48 +168,48 @@ fn haproxy_asks_those_who_are_ready_and_repeats_no_refusal() {
         ("127.0.0.1:8081 port 9464", server(0)),
         ("127.0.0.1:8082 port 9465", server(1)),
     ];
-    let path = placed(folder.path(), "haproxy.cfg", &addresses);
+    let path = write_config(folder.path(), "haproxy.cfg", &addresses);
     let output = Command::new(&haproxy).arg("-c").arg("-f").arg(&path).output().unwrap();
-    assert!(output.status.success(), "{}", said(&output));
+    assert!(output.status.success(), "{}", output_text(&output));
     let running =
         Command::new(&haproxy).args(["-db", "-f"]).arg(&path).stderr(Stdio::null()).stdout(Stdio::null()).spawn();
-    let _haproxy = Running(running.unwrap());
+    let _haproxy = KillOnDrop(running.unwrap());
     // Until both have been looked at twice.
     for _ in 0..2_000 {
-        if admins[1].asked() >= 2 && admins[0].asked() >= 1 {
+        if admins[1].requests() >= 2 && admins[0].requests() >= 1 {
             break;
         }
         let _ = TcpStream::connect(entry);
         std::thread::sleep(Duration::from_millis(10));
     }
     std::thread::sleep(Duration::from_millis(200));
-    let before = replicas[1].asked();
+    let before = replicas[1].requests();
     for method in ["GET", "POST", "GET"] {
-        let heard = ask(entry, method);
+        let heard = request(entry, method);
         assert!(heard.starts_with("HTTP/1.1 503 ") && heard.contains("retry-after-ms: 40"), "{heard}");
     }
-    assert_eq!((replicas[0].asked(), replicas[1].asked() - before), (3, 0));
+    assert_eq!((replicas[0].requests(), replicas[1].requests() - before), (3, 0));
 }
 
 #[test]
 fn envoy_reads_its_recipe() {
     let envoy = root().join("target/recipes/envoy/_bin/envoy");
     if !envoy.exists() {
-        return Need::Recipes.missing("no target/recipes/envoy (scripts/setup recipes)");
+        return Requirement::Recipes.missing("no target/recipes/envoy (scripts/setup recipes)");
     }
     let output = Command::new(envoy).args(["--mode", "validate", "-c"]).arg(recipe("envoy.yaml")).output().unwrap();
-    assert!(output.status.success() && said(&output).contains("OK"), "{}", said(&output));
+    assert!(output.status.success() && output_text(&output).contains("OK"), "{}", output_text(&output));
 }
 
 #[test]
 fn envoy_weighs_replicas_by_their_load_and_repeats_no_refusal() {
     let envoy = root().join("target/recipes/envoy/_bin/envoy");
     if !envoy.exists() {
-        return Need::Recipes.missing("no target/recipes/envoy (scripts/setup recipes)");
+        return Requirement::Recipes.missing("no target/recipes/envoy (scripts/setup recipes)");
     }
     let folder = tempfile::tempdir().unwrap();
-    let (entry, replicas) = (free_address(), [Replica::start(AT_EASE), Replica::start(STRAINED)]);
-    let admins = [Replica::start(ANSWERS), Replica::start(ANSWERS)];
+    let (entry, replicas) = (free_address(), [Replica::start(LOW_LOAD), Replica::start(HIGH_LOAD)]);
+    let admins = [Replica::start(SUCCESS), Replica::start(SUCCESS)];
     let port = |of: &Replica| format!("port_value: {} ", of.address.port());
     let addresses = [
         ("port_value: 8080 ", format!("port_value: {} ", entry.port())),
@@ -218,17 +218,17 @@ fn envoy_weighs_replicas_by_their_load_and_repeats_no_refusal() {
         ("port_value: 9464 ", port(&admins[0])),
         ("port_value: 9465 ", port(&admins[1])),
     ];
-    let path = placed(folder.path(), "envoy.yaml", &addresses);
+    let path = write_config(folder.path(), "envoy.yaml", &addresses);
     let mut command = Command::new(envoy);
     command.args(["--concurrency", "1", "--disable-hot-restart", "-l", "error", "-c"]).arg(path);
-    let _envoy = Running(command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap());
+    let _envoy = KillOnDrop(command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap());
     // Weights come after a while in which all are equal; afterwards the shares of a hundred are compared.
-    let asked = || [replicas[0].asked(), replicas[1].asked()];
+    let asked = || [replicas[0].requests(), replicas[1].requests()];
     let mut shares = [0, 0];
     for _ in 0..60 {
         let before = asked();
         for _ in 0..100 {
-            ask(entry, "GET");
+            request(entry, "GET");
         }
         let after = asked();
         shares = [after[0] - before[0], after[1] - before[1]];
@@ -239,7 +239,7 @@ fn envoy_weighs_replicas_by_their_load_and_repeats_no_refusal() {
     }
     assert!(shares[0] > 2 * shares[1], "{shares:?} of the last hundred");
     let before: u64 = asked().iter().sum();
-    let refused = (0..20).filter(|_| ask(entry, "GET").starts_with("HTTP/1.1 503 ")).count();
+    let refused = (0..20).filter(|_| request(entry, "GET").starts_with("HTTP/1.1 503 ")).count();
     assert!(refused > 0, "the replica that is at its limit refuses");
     assert_eq!(asked().iter().sum::<u64>() - before, 20, "a refusal is not sent to the other replica");
 }
@@ -248,7 +248,7 @@ fn envoy_weighs_replicas_by_their_load_and_repeats_no_refusal() {
 fn kubernetes_schemas_know_each_field() {
     let packages = root().join("target/recipes");
     if !packages.join("kubernetes_validate").is_dir() {
-        return Need::Recipes.missing("no target/recipes/kubernetes_validate (scripts/setup recipes)");
+        return Requirement::Recipes.missing("no target/recipes/kubernetes_validate (scripts/setup recipes)");
     }
     let validate = |path: &Path| {
         let mut command = Command::new("python3");
@@ -256,7 +256,7 @@ fn kubernetes_schemas_know_each_field() {
         command.output().unwrap()
     };
     let output = validate(&recipe("kubernetes/leeward.yaml"));
-    assert!(output.status.success(), "{}", said(&output));
+    assert!(output.status.success(), "{}", output_text(&output));
     assert_eq!(
         String::from_utf8_lossy(&output.stdout),
         "Deployment\nService\nNetworkPolicy\nHorizontalPodAutoscaler\n"
@@ -277,7 +277,7 @@ fn the_deployment_has_flags_that_there_are() {
     let mut arguments = vec!["serve", "--print-config"];
     arguments.extend(flags.iter().map(String::as_str));
     let output = leeward(&arguments, Path::new("."));
-    assert!(output.status.success(), "{}", said(&output));
+    assert!(output.status.success(), "{}", output_text(&output));
 }
 
 /// The rules of gRPC's service config (gRFC A6), as far as the recipe has such fields.
@@ -327,7 +327,7 @@ fn grafana_s_panels_ask_for_metrics_that_there_are() {
 #[test]
 fn prometheus_reads_grafana_s_expressions() {
     if Command::new("promtool").arg("--version").output().is_err() {
-        return Need::Promtool.missing("promtool is not in the path");
+        return Requirement::Promtool.missing("promtool is not in the path");
     }
     let rule = |(place, expression): (usize, &String)| {
         format!("      - record: panel:{place}\n        expr: {}\n", Value::from(expression.as_str()))
@@ -337,5 +337,5 @@ fn prometheus_reads_grafana_s_expressions() {
     let path = folder.path().join("panels.yml");
     std::fs::write(&path, format!("groups:\n  - name: panels\n    rules:\n{rules}")).unwrap();
     let output = Command::new("promtool").args(["check", "rules"]).arg(path).output().unwrap();
-    assert!(output.status.success(), "{}", said(&output));
+    assert!(output.status.success(), "{}", output_text(&output));
 }

@@ -28,7 +28,7 @@ fn same_bytes(arguments: &[&str], folder: &Path) -> Output {
     command.arg(script).args(["--work", "results"]).args(arguments).current_dir(folder).output().unwrap()
 }
 
-fn compared(old: &Path, new: &Path, part: &str, folder: &Path) -> (Option<i32>, String) {
+fn compare(old: &Path, new: &Path, part: &str, folder: &Path) -> (Option<i32>, String) {
     let sides = ["--old-program", old.to_str().unwrap(), "--new-program", new.to_str().unwrap()];
     let output = same_bytes(&[&sides[..], &["--only", part]].concat(), folder);
     let said = format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
@@ -39,12 +39,12 @@ fn compared(old: &Path, new: &Path, part: &str, folder: &Path) -> (Option<i32>, 
 fn a_planted_line_of_help_is_found() {
     let folder = tempfile::tempdir().unwrap();
     let old = program(folder.path(), "old", SMALL);
-    let (code, said) = compared(&old, &program(folder.path(), "same", SMALL), "help", folder.path());
+    let (code, said) = compare(&old, &program(folder.path(), "same", SMALL), "help", folder.path());
     assert_eq!(code, Some(0), "{said}");
     assert!(said.contains("help         same"), "{said}");
 
     let planted = SMALL.replace("*) echo", "'list one') echo 'asked for: list uno' ;;\n*) echo");
-    let (code, said) = compared(&old, &program(folder.path(), "new", &planted), "help", folder.path());
+    let (code, said) = compare(&old, &program(folder.path(), "new", &planted), "help", folder.path());
     assert_eq!(code, Some(1), "{said}");
     for expected in ["DIFFERENT  1 of", "list_one.txt", "- asked for: list one", "+ asked for: list uno"] {
         assert!(said.contains(expected), "no `{expected}`: {said}");
@@ -62,7 +62,7 @@ case "$*" in
 esac
 "#;
     let planted = planted.replace("REAL", real.to_str().unwrap());
-    let (code, said) = compared(real, &program(folder.path(), "new", &planted), "recordings", folder.path());
+    let (code, said) = compare(real, &program(folder.path(), "new", &planted), "recordings", folder.path());
     assert_eq!(code, Some(1), "{said}");
     for expected in ["DIFFERENT  1 of", "codel.rec.json", ".counts.calls: "] {
         assert!(said.contains(expected), "no `{expected}`: {said}");

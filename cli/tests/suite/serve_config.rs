@@ -8,7 +8,7 @@ fn leeward(arguments: &[&str], folder: &Path) -> Output {
 }
 
 /// Settings that `serve --config` with this file and these flags would serve.
-fn effective(file: &str, flags: &[&str]) -> String {
+fn effective_config(file: &str, flags: &[&str]) -> String {
     let folder = tempfile::tempdir().unwrap();
     std::fs::write(folder.path().join("s.toml"), file).unwrap();
     let output = leeward(&[&["serve", "--config", "s.toml", "--print-config"], flags].concat(), folder.path());
@@ -39,27 +39,29 @@ aqm = "off"
 
 #[test]
 fn every_flag_is_a_key() {
-    assert_eq!(effective(EVERYTHING, &[]), EVERYTHING);
-    assert_eq!(effective("", &["--cores", "3"]), effective("cores = 3", &[]));
+    assert_eq!(effective_config(EVERYTHING, &[]), EVERYTHING);
+    assert_eq!(effective_config("", &["--cores", "3"]), effective_config("cores = 3", &[]));
     let pushed = EVERYTHING.replace("cpus =", "otlp = \"http://127.0.0.1:4318\"\notlp-every = \"5s\"\ncpus =");
-    assert_eq!(effective(&pushed, &[]), pushed);
+    assert_eq!(effective_config(&pushed, &[]), pushed);
     let rehearsed = EVERYTHING.replace("cores = 2\n", "cores = 2\nshadow = \"on\"\n");
-    assert_eq!(effective(&rehearsed, &[]), rehearsed);
-    assert!(effective(&rehearsed, &["--enforce", "5%"]).contains("cores = 2\nenforce = \"5%\"\n"));
-    assert_eq!(effective("[set]\naqm = true", &[]), effective("[set]\naqm = \"on\"", &[]));
+    assert_eq!(effective_config(&rehearsed, &[]), rehearsed);
+    assert!(effective_config(&rehearsed, &["--enforce", "5%"]).contains("cores = 2\nenforce = \"5%\"\n"));
+    assert_eq!(effective_config("[set]\naqm = true", &[]), effective_config("[set]\naqm = \"on\"", &[]));
     let ranged = EVERYTHING.replace("cores = 2", "cores = \"1..2\"\nallocator = \"delay:threshold=20us\"");
-    assert_eq!(effective(&ranged, &[]), ranged);
-    assert!(effective(&ranged, &["--cores=4", "--allocator=buffer"]).contains("cores = 4\nallocator = \"buffer\"\n"));
-    assert!(effective("cores = \"1..4\"", &[]).contains("idle = \"50us\""), "who gives cores back sleeps");
-    let defaults = effective("", &[]);
+    assert_eq!(effective_config(&ranged, &[]), ranged);
+    assert!(
+        effective_config(&ranged, &["--cores=4", "--allocator=buffer"]).contains("cores = 4\nallocator = \"buffer\"\n")
+    );
+    assert!(effective_config("cores = \"1..4\"", &[]).contains("idle = \"50us\""), "who gives cores back sleeps");
+    let defaults = effective_config("", &[]);
     assert!(defaults.contains("listen = \"127.0.0.1:7117\"") && !defaults.contains("cpus"), "{defaults}");
-    assert_eq!(effective(&defaults, &[]), defaults, "what is printed is read");
+    assert_eq!(effective_config(&defaults, &[]), defaults, "what is printed is read");
 }
 
 #[test]
 fn flags_win_even_with_the_value_of_the_default() {
     let flags = ["--cores=1", "--slo=200us", "--set=target=90us", "--service=synthetic", "--record", "other.rec"];
-    let text = effective(EVERYTHING, &flags);
+    let text = effective_config(EVERYTHING, &flags);
     for line in
         ["cores = 1", "slo = \"200us\"", "service = \"synthetic\"", "target = \"90us\"", "record = \"other.rec\""]
     {

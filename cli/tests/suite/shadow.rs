@@ -1,12 +1,12 @@
 //! `leeward serve --shadow` and `--enforce`: nobody is refused, or a share of the clients, and what would have been is told alike everywhere.
 
 use crate::admin::{OVERLOAD, Server};
-use crate::served::leeward;
+use crate::server::leeward;
 use serde_json::Value;
 use std::path::Path;
 
 /// Refusals for which nobody is told apart from the real ones.
-fn refused(server: &Server) -> f64 {
+fn rejected(server: &Server) -> f64 {
     server.metric("leeward_admission_decisions_total", "decision=\"refused\"")
 }
 
@@ -17,7 +17,7 @@ fn a_shadow_refuses_nobody_and_counts_whom_it_would() {
         let report = server.load(&OVERLOAD);
         let told = |key: &str| report["totals"][key].as_f64().unwrap_or_else(|| panic!("no {key} in {report}"));
         assert_eq!(told("dropped"), 0.0, "{controller}: {report}");
-        let (foreseen, arrived) = (refused(&server), server.metric("leeward_requests_arrived_total", ""));
+        let (foreseen, arrived) = (rejected(&server), server.metric("leeward_requests_arrived_total", ""));
         assert!(
             foreseen > arrived * 0.1,
             "{controller}: {foreseen} of {arrived} are foreseen at three times the capacity"
@@ -44,7 +44,7 @@ fn a_share_of_the_clients_is_refused() {
     let server = Server::start(&["--slo", "1ms", "--admission", "edge", "--enforce", "50%"]);
     let report = server.load(&OVERLOAD);
     let dropped = report["totals"]["dropped"].as_f64().unwrap();
-    let foreseen = refused(&server);
+    let foreseen = rejected(&server);
     // Twenty connections: half of them, give or take some.
     assert!(dropped > 0.0 && dropped < foreseen * 0.9, "{dropped} of {foreseen}: {report}");
 }

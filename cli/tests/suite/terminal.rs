@@ -41,37 +41,37 @@ impl Terminal {
 }
 
 /// A program on a terminal.
-struct Shown {
+struct TerminalProcess {
     child: Child,
     master: File,
 }
 
 /// Whether the terminal is the controlling one, whose end is told by SIGHUP.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Control {
+enum TerminalKind {
     Controlling,
-    Another,
+    Ordinary,
 }
 
-impl Shown {
-    fn start(arguments: &[&str], folder: &Path, control: Control) -> Shown {
+impl TerminalProcess {
+    fn start(arguments: &[&str], folder: &Path, control: TerminalKind) -> TerminalProcess {
         let terminal = Terminal::open();
         let program = env!("CARGO_BIN_EXE_leeward");
         let mut command = match control {
-            Control::Controlling => {
+            TerminalKind::Controlling => {
                 let mut command = Command::new("setsid");
                 command.args(["--ctty", program]);
                 command
             }
-            Control::Another => Command::new(program),
+            TerminalKind::Ordinary => Command::new(program),
         };
         command.args(arguments).current_dir(folder).env("TERM", "xterm").env_remove("NO_COLOR");
         command.stdin(terminal.stdio()).stdout(terminal.stdio()).stderr(terminal.stdio());
-        Shown { child: command.spawn().unwrap(), master: terminal.master }
+        TerminalProcess { child: command.spawn().unwrap(), master: terminal.master }
     }
 
     /// Reads what is drawn until `part` is there. One word: a view does not draw the blanks between words.
-    fn until(&mut self, part: &str) {
+    fn wait_for(&mut self, part: &str) {
         let (mut drawn, mut piece) = (String::new(), [0; 4096]);
         while !drawn.contains(part) {
             match self.master.read(&mut piece) {
@@ -87,13 +87,13 @@ impl Shown {
 
     /// The terminal goes; then the program ends, or is killed after a time that none should need.
     fn hang_up(self) -> ExitStatus {
-        let Shown { child, master } = self;
+        let TerminalProcess { child, master } = self;
         drop(master);
-        ended(child)
+        wait_for_exit(child)
     }
 }
 
-fn ended(mut child: Child) -> ExitStatus {
+fn wait_for_exit(mut child: Child) -> ExitStatus {
     let began = Instant::now();
     loop {
         if let Some(status) = child.try_wait().unwrap() {
@@ -113,16 +113,20 @@ fn ended(mut child: Child) -> ExitStatus {
 fn a_watcher_ends_with_its_terminal() {
     let folder = tempfile::tempdir().unwrap();
     let server = Server::start(&["--admission", "none"]);
-    for control in [Control::Another, Control::Controlling] {
-        let mut top = Shown::start(&["top", &server.address, "--interval", "10s"], folder.path(), control);
-        top.until("ends");
+    for control in [TerminalKind::Ordinary, TerminalKind::Controlling] {
+        let mut top = TerminalProcess::start(&["top", &server.address, "--interval", "10s"], folder.path(), control);
+        top.wait_for("ends");
         top.hang_up();
     }
     for signal in ["-TERM", "-HUP"] {
-        let mut top = Shown::start(&["top", &server.address, "--interval", "10s"], folder.path(), Control::Another);
-        top.until("ends");
+        let mut top = TerminalProcess::start(
+            &["top", &server.address, "--interval", "10s"],
+            folder.path(),
+            TerminalKind::Ordinary,
+        );
+        top.wait_for("ends");
         top.signal(signal);
-        ended(top.child);
+        wait_for_exit(top.child);
     }
 }
 
@@ -131,39 +135,40 @@ fn a_watcher_ends_with_its_terminal() {
 fn a_watcher_of_a_silent_server_says_so_and_ends_with_its_terminal() {
     let folder = tempfile::tempdir().unwrap();
     let server = Server::start(&["--admission", "none"]);
-    let mut top = Shown::start(&["top", &server.address, "--interval", "50ms"], folder.path(), Control::Another);
-    top.until("ends");
+    let mut top =
+        TerminalProcess::start(&["top", &server.address, "--interval", "50ms"], folder.path(), TerminalKind::Ordinary);
+    top.wait_for("ends");
     drop(server);
-    top.until("answer");
+    top.wait_for("answer");
     top.hang_up();
 }
 
 #[test]
 fn a_demo_ends_with_its_terminal() {
     let arguments = ["demo", "--out", "out", "--clients", "20", "--duration", "30s"];
-    for control in [Control::Another, Control::Controlling] {
+    for control in [TerminalKind::Ordinary, TerminalKind::Controlling] {
         let folder = tempfile::tempdir().unwrap();
-        let mut demo = Shown::start(&arguments, folder.path(), control);
-        demo.until("q stops");
+        let mut demo = TerminalProcess::start(&arguments, folder.path(), control);
+        demo.wait_for("q stops");
         demo.hang_up();
         assert!(!folder.path().join("out").exists());
     }
     let folder = tempfile::tempdir().unwrap();
-    let mut demo = Shown::start(&arguments, folder.path(), Control::Another);
-    demo.until("q stops");
+    let mut demo = TerminalProcess::start(&arguments, folder.path(), TerminalKind::Ordinary);
+    demo.wait_for("q stops");
     demo.signal("-TERM");
-    ended(demo.child);
+    wait_for_exit(demo.child);
 }
 
 #[test]
 fn a_demo_of_tiers_ends_with_its_terminal() {
     let arguments =
         ["demo", "--service", "sets", "--leaves", "2", "--data", "synthetic:1500:20:4712", "--duration", "60s"];
-    for control in [Control::Another, Control::Controlling] {
+    for control in [TerminalKind::Ordinary, TerminalKind::Controlling] {
         let folder = tempfile::tempdir().unwrap();
-        let mut demo = Shown::start(&arguments, folder.path(), control);
+        let mut demo = TerminalProcess::start(&arguments, folder.path(), control);
         // A row of its own: what replaces other text is drawn in pieces.
-        demo.until("sets-leaf");
+        demo.wait_for("sets-leaf");
         demo.hang_up();
         assert!(!folder.path().join("results").exists());
     }
@@ -174,9 +179,9 @@ fn a_run_shows_itself_at_once_and_ends_with_its_terminal() {
     let folder = tempfile::tempdir().unwrap();
     // One run, far longer than anybody waits here.
     let long = ["--set", "run.duration=1000s", "--set", "run.seeds=1", "--set", "workload.demand=1x"];
-    for control in [Control::Another, Control::Controlling] {
-        let mut run = Shown::start(&[&["run", "bw-overall"], &long[..]].concat(), folder.path(), control);
-        run.until("runs");
+    for control in [TerminalKind::Ordinary, TerminalKind::Controlling] {
+        let mut run = TerminalProcess::start(&[&["run", "bw-overall"], &long[..]].concat(), folder.path(), control);
+        run.wait_for("runs");
         run.hang_up();
         assert!(!folder.path().join("results").exists());
     }

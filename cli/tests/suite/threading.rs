@@ -1,6 +1,6 @@
 //! `leeward serve --threading FILE.toml`: a policy that changes a tier's setup by curves, and whose curves they must be.
 
-use crate::served::{Server, leeward};
+use crate::server::{Server, leeward};
 
 fn curves(service: &str, setups: [&str; 2]) -> String {
     let head =

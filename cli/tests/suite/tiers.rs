@@ -1,13 +1,13 @@
 //! A tier whose leaves are other processes: stopped, killed and back again, nobody waits for ever and full answers return.
 
-use crate::served::{Server, leeward};
+use crate::server::{Server, leeward};
 use serde_json::Value;
 use std::path::Path;
 
 const LEAF: [&str; 6] = ["--service", "wait", "--admission", "none", "--idle", "block"];
 
 /// Asks a tier for half a second: how many requests there were, how many were answered in full, and how many in part.
-fn asked(tier: &Server, folder: &Path) -> (u64, u64, u64) {
+fn leaf_counts(tier: &Server, folder: &Path) -> (u64, u64, u64) {
     let shape = ["--demand", "60", "--clients", "4", "--duration", "500ms", "--warmup", "0s", "--slo", "1s"];
     let flags = [&["load", &tier.1, "--service", "tier", "--admission", "none", "--json"], &shape[..]].concat();
     let output = leeward(&flags, folder);
@@ -20,9 +20,9 @@ fn asked(tier: &Server, folder: &Path) -> (u64, u64, u64) {
 }
 
 /// Until a round was answered in full; each takes half a second.
-fn is_whole_again(tier: &Server, folder: &Path) -> bool {
+fn has_recovered(tier: &Server, folder: &Path) -> bool {
     (0..20).any(|_| {
-        let (offered, full, _) = asked(tier, folder);
+        let (offered, full, _) = leaf_counts(tier, folder);
         offered > 0 && full == offered
     })
 }
@@ -36,17 +36,17 @@ fn leaves_that_stop_and_die_cost_their_part() {
         let (leaves, address) = (format!("{},{}", steady.1, frail.1), frail.1.clone());
         let flags = ["--service", "tier", "--leaves", &leaves, "--threading", threading, "--leaf-timeout", "50ms"];
         let tier = Server::start(&[&flags[..], &["--admission", "none", "--idle", "block"]].concat(), folder);
-        assert!(is_whole_again(&tier, folder), "{threading}: at first");
+        assert!(has_recovered(&tier, folder), "{threading}: at first");
         frail.signal("STOP");
-        let (offered, full, partial) = asked(&tier, folder);
+        let (offered, full, partial) = leaf_counts(&tier, folder);
         assert!(full + partial == offered && partial > 0, "{threading}, stopped: {offered}, {full}, {partial}");
         frail.signal("CONT");
-        assert!(is_whole_again(&tier, folder), "{threading}: it goes on");
+        assert!(has_recovered(&tier, folder), "{threading}: it goes on");
         // Killed, not asked to leave.
         drop(frail);
-        let (offered, full, partial) = asked(&tier, folder);
+        let (offered, full, partial) = leaf_counts(&tier, folder);
         assert!(full == 0 && partial == offered, "{threading}, killed: {offered}, {full}, {partial}");
         let _back = Server::start_at(&address, &LEAF, folder);
-        assert!(is_whole_again(&tier, folder), "{threading}: it is back");
+        assert!(has_recovered(&tier, folder), "{threading}: it is back");
     }
 }

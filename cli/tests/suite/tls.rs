@@ -1,7 +1,7 @@
 //! TLS of the program: serving, loading and watching with certificates, and flags that don't go together. Refusals of every kind are
 //! `server/rpc/tests/tls`'s.
 
-use crate::served::{Server, leeward};
+use crate::server::{Server, leeward};
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair, SanType};
 use std::fs;
 use std::io::{BufRead, BufReader};

@@ -6,7 +6,7 @@ use super::published::{AS_PUBLISHED, Version};
 use leeward_core::client::ClientParts;
 use leeward_core::client::params::{CLIENT_DELAY, CLIENT_QUEUE, MAX_OUTSTANDING, client_config};
 use leeward_core::none::{NoLoop, SendAll};
-use leeward_core::params::{Kind, ParamSpec, Params};
+use leeward_core::params::{ParamKind, ParamSpec, Params};
 use leeward_core::registry::{Algorithm, Environment};
 use leeward_core::server::{Admission, Arrival, RejectReason, ServerHalves, Session, Verdict};
 use leeward_core::units::{Nanos, Time};
@@ -19,24 +19,24 @@ pub const ALGORITHM: Algorithm = Algorithm {
     params: &[
         ParamSpec {
             name: "law",
-            kind: Kind::Choice(&["threshold", "sqrt"]),
+            kind: ParamKind::Choice(&["threshold", "sqrt"]),
             default: "threshold",
             doc: "drop everything while congested, or at intervals that shrink with the square root of the drops",
-            tune: &[],
+            tuning_values: &[],
         },
         ParamSpec {
             name: "target",
-            kind: Kind::SPAN,
+            kind: ParamKind::ANY_DURATION,
             default: "40 % of the SLO",
             doc: "queueing delay that may stand",
-            tune: &["10us", "20us", "40us", "60us", "80us", "120us", "160us", "500us"],
+            tuning_values: &["10us", "20us", "40us", "60us", "80us", "120us", "160us", "500us"],
         },
         ParamSpec {
             name: "interval",
-            kind: Kind::SPAN,
+            kind: ParamKind::ANY_DURATION,
             default: "the SLO, at most 1ms",
             doc: "how long the delay has to exceed the target before drops begin",
-            tune: &["10us", "50us", "200us", "1ms"],
+            tuning_values: &["10us", "50us", "200us", "1ms"],
         },
         AS_PUBLISHED,
         CLIENT_QUEUE,
@@ -89,7 +89,7 @@ impl Core {
     }
 
     /// Whether the delay has stood above the target for an interval.
-    fn congested(&mut self, now: Time, delay: Nanos) -> bool {
+    fn is_congested(&mut self, now: Time, delay: Nanos) -> bool {
         let last_seen = std::mem::replace(&mut self.last_seen, now);
         if delay < self.target {
             self.above_since = None;
@@ -111,7 +111,7 @@ impl Core {
 
 impl Admission for Core {
     fn request(&mut self, _: &mut Session, event: &Arrival) -> Verdict {
-        let congested = self.congested(event.now, event.delay);
+        let congested = self.is_congested(event.now, event.delay);
         let drop = match self.law {
             Law::Threshold => congested,
             Law::Sqrt => self.drops.decide(event.now, self.interval, self.above_since.is_some(), congested),
@@ -165,7 +165,7 @@ impl SqrtDrops {
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
-    use leeward_core::params::Raw;
+    use leeward_core::params::RawParam;
     use leeward_core::server::{CoreId, SessionSlot};
 
     const TARGET_US: u64 = 80;
@@ -173,7 +173,7 @@ mod tests {
 
     fn core(law: &str) -> Core {
         let environment = Environment::new(1, Nanos::from_micros(10), Nanos::from_micros(200));
-        let params = Params::read(ALGORITHM.params, &[("law", Raw::Text(law.into()))]).unwrap();
+        let params = Params::read(ALGORITHM.params, &[("law", RawParam::Text(law.into()))]).unwrap();
         Core::new(&params, &environment)
     }
 

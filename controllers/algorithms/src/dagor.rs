@@ -4,10 +4,10 @@
 //!
 //! Servers that tell a threshold, and clients that keep to it, are `level`'s.
 
-use super::level::{self, Level, PROBE, SAMPLE, level_halves};
 use super::published::{AS_PUBLISHED, Version};
+use super::threshold::{self, PROBE, SAMPLE, SharedThreshold, threshold_halves};
 use leeward_core::client::params::{CLIENT_DELAY, CLIENT_QUEUE, MAX_OUTSTANDING};
-use leeward_core::params::{Kind, ParamSpec, Params};
+use leeward_core::params::{ParamKind, ParamSpec, Params};
 use leeward_core::registry::{Algorithm, Environment};
 use leeward_core::server::{ControlLoop, Gauges, ServerHalves, Signals};
 use leeward_core::sync::Arc;
@@ -21,38 +21,38 @@ pub const ALGORITHM: Algorithm = Algorithm {
     params: &[
         ParamSpec {
             name: "queue_target",
-            kind: Kind::SPAN,
+            kind: ParamKind::ANY_DURATION,
             default: "35 % of the SLO",
             doc: "DAGOR_q: smoothed queueing delay from which the threshold falls",
-            tune: &["20us", "30us", "60us", "70us", "80us", "300us", "500us"],
+            tuning_values: &["20us", "30us", "60us", "70us", "80us", "300us", "500us"],
         },
         ParamSpec {
             name: "decrease",
-            kind: Kind::Number { min: 0.0001, max: 0.99 },
+            kind: ParamKind::Number { min: 0.0001, max: 0.99 },
             default: "5%",
             doc: "share of the threshold taken away per update while the delay is over its target",
-            tune: &["0.6%", "1.25%", "2.5%", "5%", "10%"],
+            tuning_values: &["0.6%", "1.25%", "2.5%", "5%", "10%"],
         },
         ParamSpec {
             name: "increase",
-            kind: Kind::Number { min: 0.0001, max: 1.0 },
+            kind: ParamKind::Number { min: 0.0001, max: 1.0 },
             default: "1%",
             doc: "share of all 128 priorities added per update otherwise",
-            tune: &["0.12%", "0.25%", "0.5%", "1%", "2%"],
+            tuning_values: &["0.12%", "0.25%", "0.5%", "1%", "2%"],
         },
         ParamSpec {
             name: "update_period",
-            kind: Kind::SPAN,
+            kind: ParamKind::ANY_DURATION,
             default: "1ms",
             doc: "the threshold is updated when this long has passed",
-            tune: &[],
+            tuning_values: &[],
         },
         ParamSpec {
             name: "update_requests",
-            kind: Kind::Count { min: 1, max: 1_000_000_000 },
+            kind: ParamKind::Count { min: 1, max: 1_000_000_000 },
             default: "2000",
             doc: "or when this many requests have arrived, whichever comes first",
-            tune: &[],
+            tuning_values: &[],
         },
         SAMPLE,
         PROBE,
@@ -62,7 +62,7 @@ pub const ALGORITHM: Algorithm = Algorithm {
         MAX_OUTSTANDING,
     ],
     build_server: |params, environment| Ok(halves(params, environment)),
-    build_client: |params, _| Ok(level::client(params, Version::read(params))),
+    build_client: |params, _| Ok(threshold::client(params, Version::read(params))),
 };
 
 /// Where the published code starts.
@@ -78,7 +78,7 @@ const SMOOTHING: f64 = 0.8;
 fn halves(params: &Params, environment: &Environment) -> ServerHalves {
     let version = Version::read(params);
     let (base, bounds) = if version.is_published() { (1.0, PUBLISHED_BOUNDS) } else { (0.0, BOUNDS) };
-    let level = Arc::new(Level::new(base + INITIAL));
+    let level = Arc::new(SharedThreshold::new(base + INITIAL));
     let control = Control {
         version,
         base,
@@ -89,14 +89,14 @@ fn halves(params: &Params, environment: &Environment) -> ServerHalves {
         increase: params.number("increase", 0.01) * f64::from(Priority::LOWEST.level()),
         update_period: params.duration("update_period", Nanos::from_millis(1)),
         update_requests: params.count("update_requests", 2_000),
-        sample: level::sample(params),
+        sample: threshold::sample(params),
         threshold: INITIAL,
         smoothed_ns: 0.0,
         arrivals: 0,
         updated: Time::ZERO,
         level: Arc::clone(&level),
     };
-    level_halves(environment.cores, &level, Box::new(control))
+    threshold_halves(environment.cores, &level, Box::new(control))
 }
 
 struct Control {
@@ -116,7 +116,7 @@ struct Control {
     /// Since the last update.
     arrivals: u64,
     updated: Time,
-    level: Arc<Level>,
+    level: Arc<SharedThreshold>,
 }
 
 impl ControlLoop for Control {
@@ -154,9 +154,9 @@ impl ControlLoop for Control {
 
 #[cfg(all(test, not(loom)))]
 mod tests {
-    use super::super::level::Client;
+    use super::super::threshold::Client;
     use super::*;
-    use leeward_core::client::{ClientHalf, Local, Reply, Submit};
+    use leeward_core::client::{ClientHalf, ClientVerdict, Reply, Submission};
     use leeward_core::server::{Arrival, CoreId, Feedback, Outcome, RejectReason, Session, SessionSlot, Verdict};
 
     fn server() -> ServerHalves {
@@ -228,7 +228,7 @@ mod tests {
     fn a_client_drops_what_the_server_would_and_learns_again() {
         let mut client = client();
         let submit = |client: &mut Client, ms: u64, level: u8| {
-            client.submit(&Submit {
+            client.submit(&Submission {
                 now: Time::ZERO + Nanos::from_millis(ms),
                 priority: Priority::new(level),
                 random: 0,
@@ -236,20 +236,20 @@ mod tests {
         };
         let reply = |ms: u64, level: u8| Reply {
             now: Time::ZERO + Nanos::from_millis(ms),
-            outcome: Outcome::Dropped,
+            outcome: Outcome::Rejected,
             round_trip: Nanos::from_micros(20),
             feedback: Feedback { threshold: Priority::new(level), ..Feedback::NONE },
         };
-        assert_eq!(submit(&mut client, 0, 128), Local::Accept);
+        assert_eq!(submit(&mut client, 0, 128), ClientVerdict::Accept);
         client.reply(&reply(1, 1));
-        assert_eq!(submit(&mut client, 2, 1), Local::Accept);
-        assert_eq!(submit(&mut client, 2, 2), Local::Drop);
+        assert_eq!(submit(&mut client, 2, 1), ClientVerdict::Accept);
+        assert_eq!(submit(&mut client, 2, 2), ClientVerdict::Reject);
         // A client without any request of the highest priority is not locked out for ever: one request asks again.
-        assert_eq!(submit(&mut client, 100, 64), Local::Drop);
-        assert_eq!(submit(&mut client, 101, 64), Local::Accept);
-        client.sent(Time::ZERO + Nanos::from_millis(101));
-        assert_eq!(submit(&mut client, 101, 64), Local::Drop);
+        assert_eq!(submit(&mut client, 100, 64), ClientVerdict::Reject);
+        assert_eq!(submit(&mut client, 101, 64), ClientVerdict::Accept);
+        client.on_sent(Time::ZERO + Nanos::from_millis(101));
+        assert_eq!(submit(&mut client, 101, 64), ClientVerdict::Reject);
         client.reply(&reply(102, 127));
-        assert_eq!(submit(&mut client, 102, 64), Local::Accept);
+        assert_eq!(submit(&mut client, 102, 64), ClientVerdict::Accept);
     }
 }

@@ -3,7 +3,7 @@
 //!
 //! A controller that the papers of this project did not publish has no such switch: [`additions`] knows it not.
 
-use leeward_core::params::{Kind, ParamSpec, Params};
+use leeward_core::params::{ParamKind, ParamSpec, Params};
 
 /// Name of the switch.
 pub const SWITCH: &str = "as_published";
@@ -11,10 +11,10 @@ pub const SWITCH: &str = "as_published";
 /// The switch.
 pub(super) const AS_PUBLISHED: ParamSpec = ParamSpec {
     name: SWITCH,
-    kind: Kind::SWITCH,
+    kind: ParamKind::SWITCH,
     default: "off",
     doc: "turns off every addition of ours (docs/as-published.md lists them), for figures that are redrawn",
-    tune: &[],
+    tuning_values: &[],
 };
 
 /// Which of its two forms a controller takes.

@@ -13,10 +13,10 @@
 //! - Servers' own clients drop as the end users' do. The published ones send, and the server in front has judged by the same price.
 //! - A client that has been quiet for `probe` sends one request, as DAGOR's does, to hear of a fallen price.
 
-use super::level::{self, Level, PROBE, SAMPLE, level_halves};
 use super::published::Version;
+use super::threshold::{self, PROBE, SAMPLE, SharedThreshold, threshold_halves};
 use leeward_core::client::params::{CLIENT_DELAY, CLIENT_QUEUE, MAX_OUTSTANDING};
-use leeward_core::params::{Kind, ParamSpec, Params};
+use leeward_core::params::{ParamKind, ParamSpec, Params};
 use leeward_core::registry::{Algorithm, Environment};
 use leeward_core::server::{ControlLoop, Downstream, Gauges, ServerHalves, Signals};
 use leeward_core::sync::Arc;
@@ -30,31 +30,31 @@ pub const ALGORITHM: Algorithm = Algorithm {
     params: &[
         ParamSpec {
             name: "threshold",
-            kind: Kind::SPAN,
+            kind: ParamKind::ANY_DURATION,
             default: "20 % of the SLO",
             doc: "longest queueing delay of an interval from which the price rises",
-            tune: &["10us", "20us", "40us", "80us"],
+            tuning_values: &["10us", "20us", "40us", "80us"],
         },
         ParamSpec {
             name: "step",
-            kind: Kind::Number { min: 0.001, max: 128.0 },
+            kind: ParamKind::Number { min: 0.001, max: 128.0 },
             default: "1",
             doc: "tokens by which the price moves per threshold of excess, up or down",
-            tune: &["0.3", "1", "3", "10"],
+            tuning_values: &["0.3", "1", "3", "10"],
         },
         ParamSpec {
             name: "decay",
-            kind: Kind::Number { min: 0.01, max: 1.0 },
+            kind: ParamKind::Number { min: 0.01, max: 1.0 },
             default: "0.8",
             doc: "factor of an increase per increase before it in a row, from the third on",
-            tune: &["0.5", "0.8", "1"],
+            tuning_values: &["0.5", "0.8", "1"],
         },
         ParamSpec {
             name: "update_period",
-            kind: Kind::SPAN,
+            kind: ParamKind::ANY_DURATION,
             default: "1ms",
             doc: "how often the price is updated (the published services: 10 ms)",
-            tune: &["200us", "1ms", "5ms"],
+            tuning_values: &["200us", "1ms", "5ms"],
         },
         SAMPLE,
         PROBE,
@@ -63,30 +63,30 @@ pub const ALGORITHM: Algorithm = Algorithm {
         MAX_OUTSTANDING,
     ],
     build_server: |params, environment| Ok(halves(params, environment)),
-    build_client: |params, _| Ok(level::client(params, Version::Extended)),
+    build_client: |params, _| Ok(threshold::client(params, Version::Extended)),
 };
 
 /// The dearest price: the most important request is always let in, so that somebody hears of a fallen price.
-const DEAREST: f64 = 127.0;
+const MAX_PRICE: f64 = 127.0;
 /// Increases in a row that are not decayed yet.
-const UNDECAYED: i32 = 2;
+const UNDECAYED_INCREASES: i32 = 2;
 
 fn halves(params: &Params, environment: &Environment) -> ServerHalves {
-    let level = Arc::new(Level::new(128.0));
+    let level = Arc::new(SharedThreshold::new(128.0));
     let control = Control {
         threshold: params.duration("threshold", environment.slo.scale(0.2)).max(Nanos(1)),
         step: params.number("step", 1.0),
         decay: params.number("decay", 0.8),
         update_period: params.duration("update_period", Nanos::from_millis(1)),
-        sample: level::sample(params),
+        sample: threshold::sample(params),
         price: 0.0,
-        behind: 0.0,
-        longest: Nanos::ZERO,
-        in_a_row: 0,
+        downstream_price: 0.0,
+        max_delay: Nanos::ZERO,
+        consecutive_increases: 0,
         updated: Time::ZERO,
         level: Arc::clone(&level),
     };
-    level_halves(environment.cores, &level, Box::new(control))
+    threshold_halves(environment.cores, &level, Box::new(control))
 }
 
 struct Control {
@@ -98,18 +98,18 @@ struct Control {
     /// Own price, in tokens.
     price: f64,
     /// The largest price of the servers behind.
-    behind: f64,
+    downstream_price: f64,
     /// Longest queueing delay since the last update.
-    longest: Nanos,
+    max_delay: Nanos,
     /// Increases in a row.
-    in_a_row: i32,
+    consecutive_increases: i32,
     updated: Time,
-    level: Arc<Level>,
+    level: Arc<SharedThreshold>,
 }
 
 impl Control {
     fn level(&self) -> f64 {
-        128.0 - self.price.max(self.behind)
+        128.0 - self.price.max(self.downstream_price)
     }
 }
 
@@ -119,27 +119,27 @@ impl ControlLoop for Control {
     }
 
     fn tick(&mut self, signals: &Signals) {
-        self.longest = self.longest.max(signals.delay());
+        self.max_delay = self.max_delay.max(signals.delay());
         if signals.now.since(self.updated) < self.update_period {
             return;
         }
         self.updated = signals.now;
-        let longest = std::mem::take(&mut self.longest);
+        let longest = std::mem::take(&mut self.max_delay);
         let mut change = self.step * (longest.0 as f64 / self.threshold.0 as f64 - 1.0);
         if change > 0.0 {
-            if self.in_a_row >= UNDECAYED {
-                change *= self.decay.powi(self.in_a_row);
+            if self.consecutive_increases >= UNDECAYED_INCREASES {
+                change *= self.decay.powi(self.consecutive_increases);
             }
-            self.in_a_row = self.in_a_row.saturating_add(1);
+            self.consecutive_increases = self.consecutive_increases.saturating_add(1);
         } else {
-            self.in_a_row = 0;
+            self.consecutive_increases = 0;
         }
-        self.price = (self.price + change).clamp(0.0, DEAREST);
+        self.price = (self.price + change).clamp(0.0, MAX_PRICE);
         self.level.store(self.level());
     }
 
-    fn downstream(&mut self, event: &Downstream) {
-        self.behind = f64::from(Priority::LOWEST.level() - event.threshold.level());
+    fn set_downstream(&mut self, event: &Downstream) {
+        self.downstream_price = f64::from(Priority::LOWEST.level() - event.threshold.level());
         self.level.store(self.level());
     }
 
@@ -176,10 +176,10 @@ mod tests {
     #[test]
     fn the_larger_price_is_told() {
         let mut server = server();
-        server.control.downstream(&Downstream::UNLIMITED.with_threshold(Priority::new(28)));
+        server.control.set_downstream(&Downstream::UNLIMITED.with_threshold(Priority::new(28)));
         assert_eq!(server.control.gauges().priority_threshold, Some(28.0));
         assert_eq!(run(&mut server, 1, 3, 80), 28.0);
-        server.control.downstream(&Downstream::UNLIMITED);
+        server.control.set_downstream(&Downstream::UNLIMITED);
         assert!(server.control.gauges().priority_threshold.unwrap() > 120.0);
     }
 }

@@ -14,7 +14,7 @@ use super::published::{AS_PUBLISHED, Version};
 use leeward_core::client::params::{CLIENT_DELAY, CLIENT_QUEUE, MAX_OUTSTANDING, client_config};
 use leeward_core::client::{ClientHalf, ClientParts, Gate, Reply};
 use leeward_core::none::uncontrolled_server;
-use leeward_core::params::{Kind, ParamError, ParamSpec, Params};
+use leeward_core::params::{ParamError, ParamKind, ParamSpec, Params};
 use leeward_core::registry::{Algorithm, Environment};
 use leeward_core::server::Outcome;
 use leeward_core::units::{Nanos, Rate, Time};
@@ -27,77 +27,77 @@ pub const ALGORITHM: Algorithm = Algorithm {
     params: &[
         ParamSpec {
             name: "target",
-            kind: Kind::SPAN,
+            kind: ParamKind::ANY_DURATION,
             default: "40 % of the SLO",
             doc: "response time (from departure) aimed at",
-            tune: &["40us", "50us", "60us", "80us", "100us", "500us", "720us"],
+            tuning_values: &["40us", "50us", "60us", "80us", "100us", "500us", "720us"],
         },
         ParamSpec {
             name: "adj_i",
-            kind: Kind::POSITIVE,
+            kind: ParamKind::POSITIVE,
             default: "40",
             doc: "additive increase in requests per second and client; to be scaled with the number of clients",
-            tune: &["1", "4", "10", "40", "120", "400"],
+            tuning_values: &["1", "4", "10", "40", "120", "400"],
         },
         ParamSpec {
             name: "adj_d",
-            kind: Kind::Number { min: 1.0001, max: 1000.0 },
+            kind: ParamKind::Number { min: 1.0001, max: 1000.0 },
             default: "1.04",
             doc: "the rate is divided by this when responses are late",
-            tune: &["1.02", "1.04", "1.1", "1.3"],
+            tuning_values: &["1.02", "1.04", "1.1", "1.3"],
         },
         ParamSpec {
             name: "percentile",
-            kind: Kind::Number { min: 0.0, max: 1.0 },
+            kind: ParamKind::Number { min: 0.0, max: 1.0 },
             default: "99%",
             doc: "which response time of an interval counts (90 % in the original)",
-            tune: &[],
+            tuning_values: &[],
         },
         ParamSpec {
             name: "interval",
-            kind: Kind::SPAN,
+            kind: ParamKind::ANY_DURATION,
             default: "1ms",
             doc: "the rate is adjusted when this long has passed",
-            tune: &[],
+            tuning_values: &[],
         },
         ParamSpec {
             name: "responses",
-            kind: Kind::Count { min: 1, max: MAX_SAMPLES as u64 },
+            kind: ParamKind::Count { min: 1, max: MAX_SAMPLES as u64 },
             default: "100",
             doc: "or after this many responses, whichever comes first",
-            tune: &[],
+            tuning_values: &[],
         },
         ParamSpec {
             name: "initial_rate",
-            kind: Kind::Number { min: 0.001, max: 1e9 },
+            kind: ParamKind::Number { min: 0.001, max: 1e9 },
             default: "8; as_published: 4",
             doc: "requests per second of a new client",
-            tune: &[],
+            tuning_values: &[],
         },
         ParamSpec {
             name: "min_rate",
-            kind: Kind::Number { min: 0.001, max: 1e9 },
+            kind: ParamKind::Number { min: 0.001, max: 1e9 },
             default: "2",
             doc: "requests per second that a client may always send",
-            tune: &[],
+            tuning_values: &[],
         },
         ParamSpec {
             name: "max_rate",
-            kind: Kind::Number { min: 0.001, max: 1e9 },
+            kind: ParamKind::Number { min: 0.001, max: 1e9 },
             default: "1000000",
             doc: "requests per second that no client exceeds",
-            tune: &[],
+            tuning_values: &[],
         },
         ParamSpec {
             name: "burst",
-            kind: Kind::Number { min: 1.0, max: 1e6 },
+            kind: ParamKind::Number { min: 1.0, max: 1e6 },
             default: "4",
             doc: "tokens that an idle client collects",
-            tune: &[],
+            tuning_values: &[],
         },
         AS_PUBLISHED,
         CLIENT_QUEUE,
-        ParamSpec { default: "100us", tune: &["10us", "100us"], ..CLIENT_DELAY },
+        ParamSpec { default: "100us", tuning_values: &["10us", "100us"], ..CLIENT_DELAY },
         MAX_OUTSTANDING,
     ],
     build_server: |_, environment| Ok(uncontrolled_server(environment.cores)),
@@ -212,14 +212,14 @@ impl ClientHalf for Client {
         }
     }
 
-    fn sent(&mut self, now: Time) {
+    fn on_sent(&mut self, now: Time) {
         self.settle(now);
         self.bucket.take(now);
     }
 
     fn reply(&mut self, event: &Reply) {
         self.settle(event.now);
-        if event.outcome == Outcome::Dropped {
+        if event.outcome == Outcome::Rejected {
             return; // no response time to speak of; SEDA's own server never drops
         }
         self.samples[self.sampled] = event.round_trip;
@@ -276,10 +276,10 @@ impl Bucket {
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
-    use leeward_core::params::Raw;
+    use leeward_core::params::RawParam;
     use leeward_core::server::Feedback;
 
-    fn client(pairs: &[(&str, Raw)]) -> Client {
+    fn client(pairs: &[(&str, RawParam)]) -> Client {
         let environment = Environment::new(1, Nanos::from_micros(10), Nanos::from_micros(200));
         Client::new(&Params::read(ALGORITHM.params, pairs).unwrap(), &environment).unwrap()
     }
@@ -298,7 +298,7 @@ mod tests {
         let mut client = client(&[]);
         for _ in 0..4 {
             assert_eq!(client.gate(at_us(0), 0), Gate::Open);
-            client.sent(at_us(0));
+            client.on_sent(at_us(0));
         }
         // 8 per second: one each 125 ms.
         let Gate::OpensAt(at) = client.gate(at_us(0), 0) else { panic!("open without a token") };
@@ -310,14 +310,14 @@ mod tests {
     fn the_gate_opens_when_it_said_at_any_rate() {
         let mut now = Time::ZERO;
         for rate in 1..2_000 {
-            let mut client = client(&[("initial_rate", Raw::Number(f64::from(rate) * 3.7))]);
+            let mut client = client(&[("initial_rate", RawParam::Number(f64::from(rate) * 3.7))]);
             for _ in 0..10 {
                 if let Gate::OpensAt(at) = client.gate(now, 0) {
                     assert!(at > now);
                     assert_eq!(client.gate(at, 0), Gate::Open, "rate {rate}");
                     now = at;
                 }
-                client.sent(now);
+                client.on_sent(now);
             }
         }
     }
@@ -345,7 +345,7 @@ mod tests {
         let mut asked = client(&[]);
         let mut not_asked = client(&[]);
         for client in [&mut asked, &mut not_asked] {
-            (0..4).for_each(|_| client.sent(at_us(0)));
+            (0..4).for_each(|_| client.on_sent(at_us(0)));
             reply(client, at_us(600), 20);
         }
         for us in (600..200_000).step_by(100) {
@@ -372,7 +372,7 @@ mod tests {
         while now < recovered {
             match client.gate(now, 0) {
                 Gate::Open => {
-                    client.sent(now);
+                    client.on_sent(now);
                     now += Nanos::from_micros(20);
                     reply(&mut client, now, 20);
                 }
@@ -385,7 +385,7 @@ mod tests {
 
     #[test]
     fn an_initial_rate_out_of_bounds_is_refused() {
-        let params = Params::read(ALGORITHM.params, &[("initial_rate", Raw::Number(1.0))]).unwrap();
+        let params = Params::read(ALGORITHM.params, &[("initial_rate", RawParam::Number(1.0))]).unwrap();
         let environment = Environment::new(1, Nanos::from_micros(10), Nanos::from_micros(200));
         assert!(Client::new(&params, &environment).is_err());
     }

@@ -7,9 +7,9 @@
 //! as many as the window holds gets through, and K times that share in the next window.
 
 use leeward_core::client::params::{CLIENT_DELAY, CLIENT_QUEUE, MAX_OUTSTANDING, client_config};
-use leeward_core::client::{ClientHalf, ClientParts, Gate, Local, Reply, Submit};
+use leeward_core::client::{ClientHalf, ClientParts, ClientVerdict, Gate, Reply, Submission};
 use leeward_core::none::NoLoop;
-use leeward_core::params::{Kind, ParamSpec, Params};
+use leeward_core::params::{ParamKind, ParamSpec, Params};
 use leeward_core::registry::{Algorithm, Environment};
 use leeward_core::server::{Admission, Arrival, Outcome, RejectReason, ServerHalves, Session, Verdict};
 use leeward_core::units::{Nanos, Time};
@@ -22,24 +22,24 @@ pub const ALGORITHM: Algorithm = Algorithm {
     params: &[
         ParamSpec {
             name: "k",
-            kind: Kind::Number { min: 1.0, max: 1000.0 },
+            kind: ParamKind::Number { min: 1.0, max: 1000.0 },
             default: "2",
             doc: "requests a client tries per accepted one before it throttles itself",
-            tune: &["1.1", "1.5", "2"],
+            tuning_values: &["1.1", "1.5", "2"],
         },
         ParamSpec {
             name: "window",
-            kind: Kind::Duration { min: Nanos(BUCKETS as u64), max: Nanos::from_secs(3_600) },
+            kind: ParamKind::Duration { min: Nanos(BUCKETS as u64), max: Nanos::from_secs(3_600) },
             default: "2s",
             doc: "requests and accepts of this long count (two minutes in the original)",
-            tune: &["20ms", "200ms", "2s"],
+            tuning_values: &["20ms", "200ms", "2s"],
         },
         ParamSpec {
             name: "threshold",
-            kind: Kind::SPAN,
+            kind: ParamKind::ANY_DURATION,
             default: "40 % of the SLO",
             doc: "queueing delay from which the server rejects",
-            tune: &["40us", "80us", "120us", "160us", "500us"],
+            tuning_values: &["40us", "80us", "120us", "160us", "500us"],
         },
         CLIENT_QUEUE,
         ParamSpec { default: "none", ..CLIENT_DELAY },
@@ -87,13 +87,13 @@ impl Client {
 }
 
 impl ClientHalf for Client {
-    fn submit(&mut self, event: &Submit) -> Local {
+    fn submit(&mut self, event: &Submission) -> ClientVerdict {
         self.history.advance(event.now);
         let reject = unit_interval(event.random) < self.reject_probability();
         // Local rejects count as requests: they stand for load that is still there, and the more of them there are the
         // fewer get through. The probability stays below one, so that some always do.
         self.history.count(Counts { requests: 1, accepts: 0 });
-        if reject { Local::Drop } else { Local::Accept }
+        if reject { ClientVerdict::Reject } else { ClientVerdict::Accept }
     }
 
     fn gate(&mut self, _: Time, _: u32) -> Gate {
@@ -173,8 +173,8 @@ mod tests {
         Time::ZERO + Nanos::from_millis(ms)
     }
 
-    fn submit(client: &mut Client, now: Time, random: u64) -> Local {
-        client.submit(&Submit { now, priority: Priority::LOWEST, random })
+    fn submit(client: &mut Client, now: Time, random: u64) -> ClientVerdict {
+        client.submit(&Submission { now, priority: Priority::LOWEST, random })
     }
 
     fn reply(client: &mut Client, now: Time, outcome: Outcome) {
@@ -190,7 +190,7 @@ mod tests {
     fn run(client: &mut Client, from_ms: u64, ms: u64, outcome: Outcome) -> u64 {
         let mut sent = 0;
         for step in from_ms..from_ms + ms {
-            if submit(client, at_ms(step), spread(step)) == Local::Accept {
+            if submit(client, at_ms(step), spread(step)) == ClientVerdict::Accept {
                 sent += 1;
                 reply(client, at_ms(step), outcome);
             }
@@ -202,8 +202,8 @@ mod tests {
     fn nothing_is_rejected_while_half_is_accepted() {
         let mut client = client();
         for step in 0..1_000 {
-            assert_eq!(submit(&mut client, at_ms(step), 0), Local::Accept);
-            let outcome = if step % 2 == 0 { Outcome::Completed } else { Outcome::Dropped };
+            assert_eq!(submit(&mut client, at_ms(step), 0), ClientVerdict::Accept);
+            let outcome = if step % 2 == 0 { Outcome::Completed } else { Outcome::Rejected };
             reply(&mut client, at_ms(step), outcome);
         }
         assert_eq!(client.reject_probability(), 0.0);
@@ -233,7 +233,7 @@ mod tests {
     #[test]
     fn recovers_after_heavy_overload() {
         let mut client = client();
-        let sent = run(&mut client, 0, 60_000, Outcome::Dropped);
+        let sent = run(&mut client, 0, 60_000, Outcome::Rejected);
         assert!((1..6_000).contains(&sent), "{sent} requests sent into the overload");
         // What gets through is accepted; with K = 2 the share that does doubles per window. From one in 2,000 to all
         // takes eleven windows.

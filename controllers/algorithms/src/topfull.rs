@@ -14,13 +14,13 @@
 use leeward_core::client::ClientParts;
 use leeward_core::client::params::{CLIENT_DELAY, CLIENT_QUEUE, MAX_OUTSTANDING, client_config};
 use leeward_core::none::SendAll;
-use leeward_core::params::{Kind, ParamSpec, Params};
+use leeward_core::params::{ParamKind, ParamSpec, Params};
 use leeward_core::registry::{Algorithm, Environment};
 use leeward_core::server::{
     Admission, Arrival, ControlLoop, Departure, Feedback, Gauges, Outcome, RejectReason, ServerHalves, Session,
     Signals, Verdict,
 };
-use leeward_core::sync::{Arc, AtomicI64, AtomicU64, Ordering, Padded};
+use leeward_core::sync::{Arc, AtomicI64, AtomicU64, CachePadded, Ordering};
 use leeward_core::units::{Nanos, Time};
 
 /// The registry's entry.
@@ -31,38 +31,38 @@ pub const ALGORITHM: Algorithm = Algorithm {
     params: &[
         ParamSpec {
             name: "target",
-            kind: Kind::SPAN,
+            kind: ParamKind::ANY_DURATION,
             default: "the SLO less the round trip",
             doc: "time in the server, its calls included, from which a request is late",
-            tune: &["200us", "400us", "600us", "800us"],
+            tuning_values: &["200us", "400us", "600us", "800us"],
         },
         ParamSpec {
             name: "late",
-            kind: Kind::Number { min: 0.0001, max: 0.9999 },
+            kind: ParamKind::Number { min: 0.0001, max: 0.9999 },
             default: "5%",
             doc: "share of late or failed requests from which the rate falls",
-            tune: &["1%", "5%"],
+            tuning_values: &["1%", "5%"],
         },
         ParamSpec {
             name: "interval",
-            kind: Kind::SPAN,
+            kind: ParamKind::ANY_DURATION,
             default: "1s",
             doc: "how often the rate is changed",
-            tune: &["1ms", "10ms", "100ms", "1s"],
+            tuning_values: &["1ms", "10ms", "100ms", "1s"],
         },
         ParamSpec {
             name: "decrease",
-            kind: Kind::Number { min: 0.0001, max: 0.99 },
+            kind: ParamKind::Number { min: 0.0001, max: 0.99 },
             default: "5%",
             doc: "share of the rate taken away when too many are late",
-            tune: &["2%", "5%", "10%"],
+            tuning_values: &["2%", "5%", "10%"],
         },
         ParamSpec {
             name: "increase",
-            kind: Kind::Number { min: 0.0001, max: 10.0 },
+            kind: ParamKind::Number { min: 0.0001, max: 10.0 },
             default: "1%",
             doc: "share of the rate added otherwise",
-            tune: &["0.5%", "1%", "2%"],
+            tuning_values: &["0.5%", "1%", "2%"],
         },
         CLIENT_QUEUE,
         ParamSpec { default: "none", ..CLIENT_DELAY },
@@ -77,35 +77,35 @@ const PERIOD: Nanos = Nanos::from_micros(100);
 /// Time's worth of the rate that the bucket holds.
 const BURST: Nanos = Nanos::from_millis(1);
 /// Requests per second that are always let in, so that somebody tells how long they take (published: 10).
-const LEAST: f64 = 10.0;
+const MIN_RATE: f64 = 10.0;
 /// Demand over the limit at which it is lifted.
-const LIFTED: f64 = 1.1;
+const LIFT_RATIO: f64 = 1.1;
 
 /// Counters that all cores share.
 struct Shared {
     /// Requests that may be admitted; without a limit nobody looks.
-    tokens: Padded<AtomicI64>,
+    tokens: CachePadded<AtomicI64>,
     /// 0 or 1.
-    limited: Padded<AtomicU64>,
-    arrived: Padded<AtomicU64>,
-    answered: Padded<AtomicU64>,
-    late: Padded<AtomicU64>,
+    limited: CachePadded<AtomicU64>,
+    arrived: CachePadded<AtomicU64>,
+    answered: CachePadded<AtomicU64>,
+    late: CachePadded<AtomicU64>,
 }
 
 fn halves(params: &Params, environment: &Environment) -> ServerHalves {
     let shared = Arc::new(Shared {
-        tokens: Padded(AtomicI64::new(0)),
-        limited: Padded(AtomicU64::new(0)),
-        arrived: Padded(AtomicU64::new(0)),
-        answered: Padded(AtomicU64::new(0)),
-        late: Padded(AtomicU64::new(0)),
+        tokens: CachePadded(AtomicI64::new(0)),
+        limited: CachePadded(AtomicU64::new(0)),
+        arrived: CachePadded(AtomicU64::new(0)),
+        answered: CachePadded(AtomicU64::new(0)),
+        late: CachePadded(AtomicU64::new(0)),
     });
     let target = params.duration("target", environment.slo.saturating_sub(environment.rtt));
     let core = || Box::new(Core { target, shared: Arc::clone(&shared) }) as Box<dyn Admission>;
     ServerHalves {
         cores: (0..environment.cores).map(|_| core()).collect(),
         control: Box::new(Control {
-            late: params.number("late", 0.05),
+            late_percentile: params.number("late", 0.05),
             interval: params.duration("interval", Nanos::from_secs(1)),
             decrease: params.number("decrease", 0.05),
             increase: params.number("increase", 0.01),
@@ -143,7 +143,7 @@ impl Admission for Core {
         let behind = event.outcome == Outcome::Completed || event.sojourn >= self.target;
         if behind {
             self.shared.answered.0.fetch_add(1, Ordering::Relaxed);
-            let late = event.outcome == Outcome::Dropped || event.sojourn > self.target;
+            let late = event.outcome == Outcome::Rejected || event.sojourn > self.target;
             self.shared.late.0.fetch_add(late.into(), Ordering::Relaxed);
         }
         Feedback::NONE
@@ -151,7 +151,7 @@ impl Admission for Core {
 }
 
 struct Control {
-    late: f64,
+    late_percentile: f64,
     interval: Nanos,
     decrease: f64,
     increase: f64,
@@ -165,17 +165,17 @@ struct Control {
 
 impl Control {
     fn update(&mut self, span: Nanos) {
-        let taken = |counter: &Padded<AtomicU64>| counter.0.swap(0, Ordering::Relaxed) as f64;
+        let taken = |counter: &CachePadded<AtomicU64>| counter.0.swap(0, Ordering::Relaxed) as f64;
         let (arrived, answered, late) =
             (taken(&self.shared.arrived), taken(&self.shared.answered), taken(&self.shared.late));
         let seconds = span.as_secs_f64().max(1e-9);
         let (offered, served) = (arrived / seconds, answered / seconds);
-        let is_late = late > self.late * answered;
+        let is_late = late > self.late_percentile * answered;
         self.rate = match self.rate {
-            None if is_late => Some(served.max(LEAST)),
+            None if is_late => Some(served.max(MIN_RATE)),
             None => None,
-            Some(rate) if is_late => Some((rate * (1.0 - self.decrease)).max(LEAST)),
-            Some(rate) if rate >= LIFTED * offered => None,
+            Some(rate) if is_late => Some((rate * (1.0 - self.decrease)).max(MIN_RATE)),
+            Some(rate) if rate >= LIFT_RATIO * offered => None,
             Some(rate) => Some(rate * (1.0 + self.increase)),
         };
         self.shared.limited.0.store(self.rate.is_some().into(), Ordering::Relaxed);
@@ -215,7 +215,7 @@ impl ControlLoop for Control {
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
-    use leeward_core::params::Raw;
+    use leeward_core::params::RawParam;
     use leeward_core::server::{CoreId, SessionSlot};
     use leeward_core::units::CreditId;
 
@@ -230,7 +230,7 @@ mod tests {
                 let (verdict, ticket) = session.request(server.cores[0].as_mut(), &Arrival::new(now));
                 let let_in = verdict == Verdict::Admit;
                 count += u64::from(let_in);
-                let outcome = if let_in { Outcome::Completed } else { Outcome::Dropped };
+                let outcome = if let_in { Outcome::Completed } else { Outcome::Rejected };
                 let sojourn = if let_in { Nanos::from_micros(sojourn_us) } else { Nanos::ZERO };
                 let departure = Departure { now, outcome, sojourn, credit: CreditId::NONE };
                 let _ = session.reply(server.cores[0].as_mut(), ticket, &departure);
@@ -242,7 +242,7 @@ mod tests {
     #[test]
     fn the_rate_falls_while_requests_are_late_and_the_limit_goes_again() {
         let environment = Environment::new(1, Nanos::from_micros(10), Nanos::from_micros(200));
-        let params = ALGORITHM.params(&[("interval", Raw::Text("10ms".into()))]).unwrap();
+        let params = ALGORITHM.params(&[("interval", RawParam::Text("10ms".into()))]).unwrap();
         let mut server = halves(&params, &environment);
         assert_eq!(admitted(&mut server, 1..100, 100, 50), 9_900);
         let late = admitted(&mut server, 100..1_000, 100, 500);

@@ -5,7 +5,7 @@
 use leeward_core::client::params::{CLIENT_DELAY, CLIENT_QUEUE, MAX_OUTSTANDING, client_config};
 use leeward_core::client::{ClientHalf, ClientParts, Gate, Reply};
 use leeward_core::none::uncontrolled_server;
-use leeward_core::params::{Kind, ParamError, ParamSpec, Params};
+use leeward_core::params::{ParamError, ParamKind, ParamSpec, Params};
 use leeward_core::registry::{Algorithm, Environment};
 use leeward_core::server::Outcome;
 use leeward_core::units::{Nanos, Time};
@@ -18,38 +18,38 @@ pub const ALGORITHM: Algorithm = Algorithm {
     params: &[
         ParamSpec {
             name: "target",
-            kind: Kind::SPAN,
+            kind: ParamKind::ANY_DURATION,
             default: "the SLO",
             doc: "a response within this time of its request's departure is in time",
-            tune: &["40us", "80us", "120us", "200us", "1ms"],
+            tuning_values: &["40us", "80us", "120us", "200us", "1ms"],
         },
         ParamSpec {
             name: "increase",
-            kind: Kind::Number { min: 0.0001, max: 1000.0 },
+            kind: ParamKind::Number { min: 0.0001, max: 1000.0 },
             default: "1",
             doc: "the window grows by this per window of responses in time",
-            tune: &["0.1", "0.5", "1"],
+            tuning_values: &["0.1", "0.5", "1"],
         },
         ParamSpec {
             name: "decrease",
-            kind: Kind::Number { min: 0.01, max: 0.99 },
+            kind: ParamKind::Number { min: 0.01, max: 0.99 },
             default: "0.5",
             doc: "the window is multiplied by this after a late response or a drop, at most once per round trip",
-            tune: &["0.5", "0.7", "0.9"],
+            tuning_values: &["0.5", "0.7", "0.9"],
         },
         ParamSpec {
             name: "initial",
-            kind: Kind::Count { min: 1, max: 65_536 },
+            kind: ParamKind::Count { min: 1, max: 65_536 },
             default: "1",
             doc: "the window of a new client",
-            tune: &[],
+            tuning_values: &[],
         },
         ParamSpec {
             name: "max_window",
-            kind: Kind::Count { min: 1, max: 65_536 },
+            kind: ParamKind::Count { min: 1, max: 65_536 },
             default: "64",
             doc: "the window stays at or below this",
-            tune: &["4", "16", "64"],
+            tuning_values: &["4", "16", "64"],
         },
         CLIENT_QUEUE,
         CLIENT_DELAY,
@@ -115,7 +115,7 @@ impl ClientHalf for Client {
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
-    use leeward_core::params::Raw;
+    use leeward_core::params::RawParam;
     use leeward_core::server::Feedback;
 
     fn client() -> Client {
@@ -153,7 +153,7 @@ mod tests {
         // Ten requests that left together come back late together.
         (0..10).for_each(|step| reply(&mut client, 1_000 + step, Outcome::Completed, 500));
         assert_eq!(client.window, 16.0);
-        reply(&mut client, 1_600, Outcome::Dropped, 20);
+        reply(&mut client, 1_600, Outcome::Rejected, 20);
         assert_eq!(client.window, 8.0);
     }
 
@@ -161,7 +161,7 @@ mod tests {
     fn recovers_after_heavy_overload() {
         let mut client = client();
         client.window = 64.0;
-        (0..1_000).for_each(|step| reply(&mut client, step * 1_000, Outcome::Dropped, 900));
+        (0..1_000).for_each(|step| reply(&mut client, step * 1_000, Outcome::Rejected, 900));
         assert_eq!(client.window, 1.0);
         assert_eq!(client.gate(Time::ZERO, 0), Gate::Open);
         grow(&mut client, 1_000_000, 2_200);
@@ -171,7 +171,7 @@ mod tests {
     #[test]
     fn a_window_that_starts_above_its_maximum_is_refused() {
         let environment = Environment::new(1, Nanos::from_micros(10), Nanos::from_micros(200));
-        let params = Params::read(ALGORITHM.params, &[("initial", Raw::Integer(65))]).unwrap();
+        let params = Params::read(ALGORITHM.params, &[("initial", RawParam::Integer(65))]).unwrap();
         assert!(Client::new(&params, &environment).unwrap_err().to_string().contains("max_window"));
     }
 }

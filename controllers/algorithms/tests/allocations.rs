@@ -4,17 +4,17 @@
 
 #![cfg(not(loom))]
 
-use leeward_core::client::{Client, Header, LocalEnd, Outlet};
-use leeward_core::params::Raw;
+use leeward_core::client::{Client, ClientSink, Header, LocalOutcome};
+use leeward_core::params::RawParam;
 use leeward_core::registry::{Algorithm, Environment};
 use leeward_core::server::{
-    Arrival, CoreId, Departure, Feedback, Opened, Outcome, ServerHalves, Session, SessionSlot, Signals, Verdict,
+    Arrival, CoreId, Departure, Feedback, Outcome, Registration, ServerHalves, Session, SessionSlot, Signals, Verdict,
 };
 use leeward_core::units::{Method, Nanos, Priority, Time};
-use leeward_testkit::allocator::{Counting, allocations_in};
+use leeward_testkit::allocator::{CountingAllocator, allocations_in};
 
 #[global_allocator]
-static ALLOCATOR: Counting = Counting;
+static ALLOCATOR: CountingAllocator = CountingAllocator;
 
 const SESSIONS: usize = 32;
 /// Methods by the thousand: whoever tells them apart does so in memory that is there.
@@ -27,12 +27,12 @@ struct Wire {
     demand: Option<u32>,
 }
 
-impl Outlet<u64> for Wire {
+impl ClientSink<u64> for Wire {
     fn send(&mut self, _: u64, header: Header) {
         assert!(self.sent.len() < self.sent.capacity(), "the test's own buffer must not grow");
         self.sent.push(header);
     }
-    fn end(&mut self, _: u64, _: LocalEnd) {}
+    fn end(&mut self, _: u64, _: LocalOutcome) {}
     fn send_demand(&mut self, demand: u32) {
         self.demand = Some(demand);
     }
@@ -54,14 +54,14 @@ struct Plant {
 }
 
 impl Plant {
-    fn new(algorithm: &Algorithm, pairs: &[(&str, Raw)]) -> Self {
+    fn new(algorithm: &Algorithm, pairs: &[(&str, RawParam)]) -> Self {
         let environment = Environment::new(2, Nanos::from_micros(10), Nanos::from_micros(200));
         let params = algorithm.params(pairs).expect("declared");
         let mut server = algorithm.server(&params, &environment).expect("valid");
         let peers = (0..SESSIONS).map(|place| {
             let core = place % 2;
             let mut session = Session::new(SessionSlot((place / 2) as u32), CoreId(core as u32));
-            server.cores[core].open(&mut session, &Opened { now: Time::ZERO, demand: 0 });
+            server.cores[core].open(&mut session, &Registration { now: Time::ZERO, demand: 0 });
             let client = algorithm.client(&params, &environment).expect("valid");
             Peer { session, client, wire: Wire { sent: Vec::with_capacity(1_024), demand: None } }
         });
@@ -107,11 +107,11 @@ impl Plant {
                 let (verdict, ticket) = peer.session.request(core, &arrival);
                 let outcome = match verdict {
                     Verdict::Admit => Outcome::Completed,
-                    Verdict::Reject(_) => Outcome::Dropped,
+                    Verdict::Reject(_) => Outcome::Rejected,
                 };
                 match outcome {
                     Outcome::Completed => self.completed += 1,
-                    Outcome::Dropped => self.dropped += 1,
+                    Outcome::Rejected => self.dropped += 1,
                 }
                 let sojourn = delay + Nanos::from_micros(10);
                 let departure = Departure { now, outcome, sojourn, credit: header.credit };
@@ -133,7 +133,7 @@ impl Plant {
     }
 }
 
-fn check(algorithm: &Algorithm, pairs: &[(&str, Raw)]) {
+fn check(algorithm: &Algorithm, pairs: &[(&str, RawParam)]) {
     let mut plant = Plant::new(algorithm, pairs);
     let quiet = Nanos::ZERO;
     let overload = Nanos::from_micros(500);
@@ -166,7 +166,7 @@ fn no_algorithm_allocates_per_request() {
 #[test]
 fn no_variant_allocates_per_request() {
     let registry = leeward_controllers::builtin();
-    let text = |text: &str| Raw::Text(text.into());
+    let text = |text: &str| RawParam::Text(text.into());
     let breakwater = registry.find("breakwater").expect("built in");
     check(breakwater, &[("waking", text("random"))]);
     check(breakwater, &[("demand", text("synchronization"))]);
@@ -178,18 +178,18 @@ fn no_variant_allocates_per_request() {
 /// Every threading policy, at loads that make it switch: the arrival, the copy of the ring and the decision.
 #[test]
 fn threading_decides_without_allocating() {
-    use leeward_threading::curves::{Curve, Curves, Knot};
+    use leeward_threading::curves::{Curve, CurvePoint, Curves};
     use leeward_threading::registry::POLICIES;
-    use leeward_threading::{ArrivalRing, ThreadEnvironment, ThreadSignals, Threading};
+    use leeward_threading::{ArrivalRing, ThreadEnvironment, ThreadSignals, ThreadingSetup};
     use std::sync::Arc;
 
     let curve = |setup: &str, us: f64, sustains: f64| {
-        let knot = |load| Knot { load, p50_us: us, p99_us: us, p999_us: us, cpu: 1.0, samples: 500, spread: 0.1 };
-        Curve { setup: setup.parse().expect("a setup"), knots: vec![knot(10.0), knot(sustains)], sustains }
+        let knot = |load| CurvePoint { load, p50_us: us, p99_us: us, p999_us: us, cpu: 1.0, samples: 500, spread: 0.1 };
+        Curve { setup: setup.parse().expect("a setup"), points: vec![knot(10.0), knot(sustains)], max_load: sustains }
     };
     let all = vec![curve("SIP1", 100.0, 900.0), curve("SDB1-4", 150.0, 5_000.0), curve("SDB1-16", 200.0, 90_000.0)];
     let curves = Some(Arc::new(Curves::new(all).expect("sound")));
-    let environment = ThreadEnvironment::new(curves, Threading::Cores(1), 2).with_slo(Nanos::from_millis(1));
+    let environment = ThreadEnvironment::new(curves, ThreadingSetup::Cores(1), 2).with_slo(Nanos::from_millis(1));
     for spec in POLICIES {
         let mut policy = spec.build(&spec.params(&[]).expect("defaults"), &environment).expect("curves");
         let ring = ArrivalRing::new();
@@ -204,7 +204,7 @@ fn threading_decides_without_allocating() {
                     signals.runnable = (gap / 300_000) as u16;
                     signals.arrivals = ring.window(policy.window());
                     if let Some(setup) = policy.decide(&signals) {
-                        (signals.current, signals.since) = (setup, signals.now);
+                        (signals.current, signals.current_since) = (setup, signals.now);
                         switches += 1;
                     }
                 }

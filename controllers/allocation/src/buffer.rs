@@ -1,12 +1,12 @@
 //! Buffer cores: a few cores without work are always kept ready, by number or by share (McClure et al., NSDI'22).
 
-use super::policy::{AllocationPolicy, EVERY, PERIOD};
-use super::{Allocator, Change, CoreSignals, Pace};
-use leeward_core::params::{Kind, ParamError, ParamSpec};
+use super::policy::{AllocationPolicy, DEFAULT_PERIOD, PERIOD};
+use super::{Allocator, CoreChange, CoreSignals, PollSchedule};
+use leeward_core::params::{ParamError, ParamKind, ParamSpec};
 use leeward_core::units::Nanos;
 
-const COUNT: Kind = Kind::Count { min: 0, max: 4_096 };
-const SHARE: Kind = Kind::Number { min: 0.0, max: 1.0 };
+const COUNT: ParamKind = ParamKind::Count { min: 0, max: 4_096 };
+const SHARE: ParamKind = ParamKind::Number { min: 0.0, max: 1.0 };
 
 /// The registry's entry.
 pub const POLICY: AllocationPolicy = AllocationPolicy {
@@ -14,21 +14,21 @@ pub const POLICY: AllocationPolicy = AllocationPolicy {
     summary: "keeps the number of cores without work within a range",
     source: "McClure et al., NSDI'22",
     params: &[
-        ParamSpec { name: "min", kind: COUNT, default: "1", doc: "fewest cores kept ready", tune: &[] },
-        ParamSpec { name: "max", kind: COUNT, default: "4", doc: "most cores kept ready", tune: &[] },
+        ParamSpec { name: "min", kind: COUNT, default: "1", doc: "fewest cores kept ready", tuning_values: &[] },
+        ParamSpec { name: "max", kind: COUNT, default: "4", doc: "most cores kept ready", tuning_values: &[] },
         ParamSpec {
             name: "min_share",
             kind: SHARE,
             default: "by number",
             doc: "fewest cores kept ready, as a share of those allocated; instead of `min`",
-            tune: &[],
+            tuning_values: &[],
         },
         ParamSpec {
             name: "max_share",
             kind: SHARE,
             default: "by number",
             doc: "most cores kept ready, as a share of those allocated; instead of `max`",
-            tune: &[],
+            tuning_values: &[],
         },
         PERIOD,
     ],
@@ -41,10 +41,10 @@ pub const POLICY: AllocationPolicy = AllocationPolicy {
             }
         };
         let (min, max) = (bound("min", "min_share", 1)?, bound("max", "max_share", 4)?);
-        if min.of(limits.max) > max.of(limits.max) {
+        if min.cores(limits.max) > max.cores(limits.max) {
             return Err(ParamError::Conflict("the fewest cores kept ready are more than the most".into()));
         }
-        Ok(Box::new(BufferCores { min, max, period: params.duration("period", EVERY) }))
+        Ok(Box::new(BufferCores { min, max, period: params.duration("period", DEFAULT_PERIOD) }))
     },
 };
 
@@ -57,7 +57,7 @@ enum Bound {
 
 impl Bound {
     /// In cores, rounded up: a share of few is still one.
-    fn of(self, allocated: u32) -> u32 {
+    fn cores(self, allocated: u32) -> u32 {
         match self {
             Bound::Count(count) => count,
             Bound::Share(share) => (share * f64::from(allocated)).ceil() as u32,
@@ -74,21 +74,21 @@ pub struct BufferCores {
 }
 
 impl Allocator for BufferCores {
-    fn pace(&self) -> Pace {
-        Pace::Periodic(self.period)
+    fn poll_schedule(&self) -> PollSchedule {
+        PollSchedule::Periodic(self.period)
     }
 
-    fn tick(&mut self, signals: &CoreSignals) -> Change {
+    fn tick(&mut self, signals: &CoreSignals) -> CoreChange {
         let allocated = signals.allocated();
-        let (min, max) = (self.min.of(allocated), self.max.of(allocated));
+        let (min, max) = (self.min.cores(allocated), self.max.cores(allocated));
         // What waits will take as many of those that are on their way.
         let ready = (signals.idle + signals.granting).saturating_sub(signals.waiting);
         if ready < min {
-            Change::Grant(min - ready)
+            CoreChange::Grant(min - ready)
         } else if signals.idle > max {
-            Change::Revoke(signals.idle - max)
+            CoreChange::Revoke(signals.idle - max)
         } else {
-            Change::Keep
+            CoreChange::Keep
         }
     }
 }

@@ -1,9 +1,9 @@
 //! The queueing-delay threshold: one more core when something has waited for too long; a core without work gives itself
 //! back (Shenango, NSDI'19; poster §1).
 
-use super::policy::{AllocationPolicy, EVERY, LOOKS, PERIOD, SEARCH};
-use super::{Allocator, Change, CoreSignals, Pace};
-use leeward_core::params::{Kind, ParamSpec};
+use super::policy::{AllocationPolicy, DEFAULT_PERIOD, DEFAULT_SEARCH, PERIOD, SEARCH};
+use super::{Allocator, CoreChange, CoreSignals, PollSchedule};
+use leeward_core::params::{ParamKind, ParamSpec};
 use leeward_core::units::Nanos;
 
 /// The registry's entry.
@@ -14,17 +14,17 @@ pub const POLICY: AllocationPolicy = AllocationPolicy {
     params: &[
         ParamSpec {
             name: "threshold",
-            kind: Kind::SPAN,
+            kind: ParamKind::ANY_DURATION,
             default: "10us",
             doc: "age of a queue's oldest entry above which a core is granted",
-            tune: &["5us", "10us", "20us"],
+            tuning_values: &["5us", "10us", "20us"],
         },
         ParamSpec {
             name: "rejections",
-            kind: Kind::SWITCH,
+            kind: ParamKind::SWITCH,
             default: "off",
             doc: "grant a core for rejected requests too: a queue that admission control keeps short never gets old enough",
-            tune: &[],
+            tuning_values: &[],
         },
         PERIOD,
         SEARCH,
@@ -33,8 +33,8 @@ pub const POLICY: AllocationPolicy = AllocationPolicy {
         Ok(Box::new(DelayThreshold {
             threshold: params.duration("threshold", Nanos::from_micros(10)),
             rejections: params.choice("rejections", "off") == "on",
-            period: params.duration("period", EVERY),
-            search: params.duration("search", LOOKS),
+            period: params.duration("period", DEFAULT_PERIOD),
+            search: params.duration("search", DEFAULT_SEARCH),
         }))
     },
 };
@@ -49,14 +49,14 @@ pub struct DelayThreshold {
 }
 
 impl Allocator for DelayThreshold {
-    fn pace(&self) -> Pace {
-        Pace::Periodic(self.period)
+    fn poll_schedule(&self) -> PollSchedule {
+        PollSchedule::Periodic(self.period)
     }
 
-    fn tick(&mut self, signals: &CoreSignals) -> Change {
+    fn tick(&mut self, signals: &CoreSignals) -> CoreChange {
         let waits_long = signals.oldest > self.threshold;
         // Where requests are rejected sooner than a queue is old enough, one core would be there for ever.
-        if waits_long || (self.rejections && signals.rejected > 0) { Change::Grant(1) } else { Change::Keep }
+        if waits_long || (self.rejections && signals.rejected > 0) { CoreChange::Grant(1) } else { CoreChange::Keep }
     }
 
     fn search(&self) -> Option<Nanos> {
@@ -68,18 +68,18 @@ impl Allocator for DelayThreshold {
 mod tests {
     use super::*;
     use crate::CoreLimits;
-    use leeward_core::params::Raw;
+    use leeward_core::params::RawParam;
     use leeward_core::units::Time;
 
     #[test]
     fn rejections_are_a_reason_where_that_was_asked_for() {
-        for (rejections, expected) in [(false, Change::Keep), (true, Change::Grant(1))] {
-            let params = POLICY.params(&[("rejections", Raw::Switch(rejections))]).unwrap();
+        for (rejections, expected) in [(false, CoreChange::Keep), (true, CoreChange::Grant(1))] {
+            let params = POLICY.params(&[("rejections", RawParam::Switch(rejections))]).unwrap();
             let mut allocator = POLICY.build(&params, CoreLimits::new(1, 4)).unwrap();
             let calm = CoreSignals { active: 1, oldest: Nanos::from_micros(10), ..CoreSignals::idle(Time::ZERO) };
-            assert_eq!(allocator.tick(&calm), Change::Keep);
+            assert_eq!(allocator.tick(&calm), CoreChange::Keep);
             assert_eq!(allocator.tick(&CoreSignals { rejected: 1, ..calm }), expected);
-            assert_eq!(allocator.tick(&CoreSignals { oldest: Nanos(10_001), ..calm }), Change::Grant(1));
+            assert_eq!(allocator.tick(&CoreSignals { oldest: Nanos(10_001), ..calm }), CoreChange::Grant(1));
         }
     }
 }

@@ -1,8 +1,8 @@
 //! The mean queueing delay kept within a range: a core more above it, a core less below it (McClure et al., NSDI'22).
 
-use super::policy::{AllocationPolicy, EVERY, PERIOD};
-use super::{Allocator, Change, CoreSignals, Pace};
-use leeward_core::params::{Kind, ParamError, ParamSpec};
+use super::policy::{AllocationPolicy, DEFAULT_PERIOD, PERIOD};
+use super::{Allocator, CoreChange, CoreSignals, PollSchedule};
+use leeward_core::params::{ParamError, ParamKind, ParamSpec};
 use leeward_core::units::Nanos;
 
 /// The registry's entry.
@@ -13,17 +13,17 @@ pub const POLICY: AllocationPolicy = AllocationPolicy {
     params: &[
         ParamSpec {
             name: "low",
-            kind: Kind::Duration { min: Nanos::ZERO, max: Nanos::from_secs(1) },
+            kind: ParamKind::Duration { min: Nanos::ZERO, max: Nanos::from_secs(1) },
             default: "500ns",
             doc: "mean queueing delay below which a core is revoked",
-            tune: &[],
+            tuning_values: &[],
         },
         ParamSpec {
             name: "high",
-            kind: Kind::SPAN,
+            kind: ParamKind::ANY_DURATION,
             default: "1us",
             doc: "mean queueing delay above which a core is granted",
-            tune: &[],
+            tuning_values: &[],
         },
         PERIOD,
     ],
@@ -33,7 +33,7 @@ pub const POLICY: AllocationPolicy = AllocationPolicy {
         if low > high {
             return Err(ParamError::Conflict(format!("`low` ({low}) must not be above `high` ({high})")));
         }
-        Ok(Box::new(DelayRange { low, high, period: params.duration("period", EVERY) }))
+        Ok(Box::new(DelayRange { low, high, period: params.duration("period", DEFAULT_PERIOD) }))
     },
 };
 
@@ -46,17 +46,17 @@ pub struct DelayRange {
 }
 
 impl Allocator for DelayRange {
-    fn pace(&self) -> Pace {
-        Pace::Periodic(self.period)
+    fn poll_schedule(&self) -> PollSchedule {
+        PollSchedule::Periodic(self.period)
     }
 
-    fn tick(&mut self, signals: &CoreSignals) -> Change {
+    fn tick(&mut self, signals: &CoreSignals) -> CoreChange {
         if signals.mean_delay > self.high {
-            Change::Grant(1)
+            CoreChange::Grant(1)
         } else if signals.mean_delay < self.low && signals.granting == 0 {
-            Change::Revoke(1)
+            CoreChange::Revoke(1)
         } else {
-            Change::Keep
+            CoreChange::Keep
         }
     }
 }

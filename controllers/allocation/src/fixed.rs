@@ -1,8 +1,8 @@
 //! A fixed number of cores: what there is without an allocator, and what the others are compared with.
 
-use super::policy::{AllocationPolicy, EVERY};
-use super::{Allocator, Change, CoreSignals, Pace};
-use leeward_core::params::{Kind, ParamSpec};
+use super::policy::{AllocationPolicy, DEFAULT_PERIOD};
+use super::{Allocator, CoreChange, CoreSignals, PollSchedule};
+use leeward_core::params::{ParamKind, ParamSpec};
 
 /// The registry's entry.
 pub const POLICY: AllocationPolicy = AllocationPolicy {
@@ -11,10 +11,10 @@ pub const POLICY: AllocationPolicy = AllocationPolicy {
     source: "",
     params: &[ParamSpec {
         name: "cores",
-        kind: Kind::Count { min: 1, max: 4_096 },
+        kind: ParamKind::Count { min: 1, max: 4_096 },
         default: "as many as the service may have",
         doc: "how many",
-        tune: &[],
+        tuning_values: &[],
     }],
     build: |params, limits| {
         let cores = params.count("cores", limits.max.into());
@@ -29,11 +29,11 @@ pub struct Fixed {
 }
 
 impl Allocator for Fixed {
-    fn pace(&self) -> Pace {
-        Pace::Periodic(EVERY)
+    fn poll_schedule(&self) -> PollSchedule {
+        PollSchedule::Periodic(DEFAULT_PERIOD)
     }
 
-    fn tick(&mut self, signals: &CoreSignals) -> Change {
-        Change::to(signals.allocated(), self.cores)
+    fn tick(&mut self, signals: &CoreSignals) -> CoreChange {
+        CoreChange::between_counts(signals.allocated(), self.cores)
     }
 }

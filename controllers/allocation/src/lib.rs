@@ -107,7 +107,7 @@ impl CoreSignals {
 /// Change that an allocator wants. The plant does as much of it as the service's limits allow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
-pub enum Change {
+pub enum CoreChange {
     /// The number of cores stays.
     Keep,
     /// So many more cores.
@@ -116,20 +116,20 @@ pub enum Change {
     Revoke(u32),
 }
 
-impl Change {
+impl CoreChange {
     /// The change that leads from `allocated` cores to `wanted`.
-    pub fn to(allocated: u32, wanted: u32) -> Change {
+    pub fn between_counts(allocated: u32, wanted: u32) -> CoreChange {
         match wanted.cmp(&allocated) {
-            std::cmp::Ordering::Greater => Change::Grant(wanted - allocated),
-            std::cmp::Ordering::Less => Change::Revoke(allocated - wanted),
-            std::cmp::Ordering::Equal => Change::Keep,
+            std::cmp::Ordering::Greater => CoreChange::Grant(wanted - allocated),
+            std::cmp::Ordering::Less => CoreChange::Revoke(allocated - wanted),
+            std::cmp::Ordering::Equal => CoreChange::Keep,
         }
     }
 }
 
 /// When an allocator wants to be asked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Pace {
+pub enum PollSchedule {
     /// Every period.
     Periodic(Nanos),
     /// Whenever a request arrives or a core runs out of work. `instant`: a policy to compare with, for which cores come
@@ -143,10 +143,10 @@ pub enum Pace {
 /// A policy of core allocation. A server has one value of it, which never blocks and never fails.
 pub trait Allocator: Send {
     /// Times at which the policy wants to be asked.
-    fn pace(&self) -> Pace;
+    fn poll_schedule(&self) -> PollSchedule;
 
     /// The change that the policy wants now. A late or spurious call does no harm.
-    fn tick(&mut self, signals: &CoreSignals) -> Change;
+    fn tick(&mut self, signals: &CoreSignals) -> CoreChange;
 
     /// How long a core looks for work in vain before it parks, which gives it back. `None`: it looks on until the
     /// allocator revokes it.

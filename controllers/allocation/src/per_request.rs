@@ -1,8 +1,8 @@
 //! A core per request: a core is granted for each request that finds none free, and parks when it has nothing to do.
 //! Also *ideal*, the same where cores come without delay: a bound that no system reaches (McClure et al., NSDI'22).
 
-use super::policy::{AllocationPolicy, LOOKS, SEARCH};
-use super::{Allocator, Change, CoreSignals, Pace};
+use super::policy::{AllocationPolicy, DEFAULT_SEARCH, SEARCH};
+use super::{Allocator, CoreChange, CoreSignals, PollSchedule};
 use leeward_core::units::Nanos;
 
 /// The registry's entry.
@@ -11,7 +11,7 @@ pub const POLICY: AllocationPolicy = AllocationPolicy {
     summary: "a core for each request, granted as it arrives",
     source: "McClure et al., NSDI'22",
     params: &[SEARCH],
-    build: |params, _| Ok(Box::new(PerRequest { instant: false, search: params.duration("search", LOOKS) })),
+    build: |params, _| Ok(Box::new(PerRequest { instant: false, search: params.duration("search", DEFAULT_SEARCH) })),
 };
 
 /// The registry's entry for the bound.
@@ -31,13 +31,13 @@ pub struct PerRequest {
 }
 
 impl Allocator for PerRequest {
-    fn pace(&self) -> Pace {
-        Pace::EveryEvent { instant: self.instant }
+    fn poll_schedule(&self) -> PollSchedule {
+        PollSchedule::EveryEvent { instant: self.instant }
     }
 
-    fn tick(&mut self, signals: &CoreSignals) -> Change {
+    fn tick(&mut self, signals: &CoreSignals) -> CoreChange {
         let ready = signals.idle + signals.granting;
-        if signals.waiting > ready { Change::Grant(signals.waiting - ready) } else { Change::Keep }
+        if signals.waiting > ready { CoreChange::Grant(signals.waiting - ready) } else { CoreChange::Keep }
     }
 
     fn search(&self) -> Option<Nanos> {

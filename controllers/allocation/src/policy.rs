@@ -2,7 +2,7 @@
 //! or their list ([`super::registry`]).
 
 use super::{Allocator, CoreLimits};
-use leeward_core::params::{Kind, ParamError, ParamSpec, Params, Raw};
+use leeward_core::params::{ParamError, ParamKind, ParamSpec, Params, RawParam};
 use leeward_core::units::Nanos;
 
 /// Makes a policy for a server of so many cores.
@@ -28,7 +28,7 @@ impl AllocationPolicy {
     ///
     /// # Errors
     /// The first that is unknown, of the wrong kind or out of range.
-    pub fn params(&self, pairs: &[(&str, Raw)]) -> Result<Params, ParamError> {
+    pub fn params(&self, pairs: &[(&str, RawParam)]) -> Result<Params, ParamError> {
         Params::read(self.params, pairs)
     }
 
@@ -44,23 +44,23 @@ impl AllocationPolicy {
 /// How often cores are reallocated (poster §1: every 5 µs).
 pub(super) const PERIOD: ParamSpec = ParamSpec {
     name: "period",
-    kind: Kind::SPAN,
+    kind: ParamKind::ANY_DURATION,
     default: "5us",
     doc: "how often the number of cores is reconsidered",
-    tune: &[],
+    tuning_values: &[],
 };
 
 /// The default of [`PERIOD`].
-pub(super) const EVERY: Nanos = Nanos::from_micros(5);
+pub(super) const DEFAULT_PERIOD: Nanos = Nanos::from_micros(5);
 
 /// How long a core looks for work in vain (one look at each of 31 other queues at 100 ns, in the poster's simulator).
 pub(super) const SEARCH: ParamSpec = ParamSpec {
     name: "search",
-    kind: Kind::Duration { min: Nanos::ZERO, max: Nanos::from_secs(1) },
+    kind: ParamKind::Duration { min: Nanos::ZERO, max: Nanos::from_secs(1) },
     default: "3.1us",
     doc: "how long a core looks for work in vain before it parks",
-    tune: &[],
+    tuning_values: &[],
 };
 
 /// The default of [`SEARCH`].
-pub(super) const LOOKS: Nanos = Nanos(3_100);
+pub(super) const DEFAULT_SEARCH: Nanos = Nanos(3_100);

@@ -1,9 +1,9 @@
 //! The cores' utilization kept within a range: a core more above it, a core less below it (Arachne, OSDI'18; McClure et
 //! al., NSDI'22).
 
-use super::policy::{AllocationPolicy, EVERY, PERIOD};
-use super::{Allocator, Change, CoreSignals, Pace};
-use leeward_core::params::{Kind, ParamError, ParamSpec};
+use super::policy::{AllocationPolicy, DEFAULT_PERIOD, PERIOD};
+use super::{Allocator, CoreChange, CoreSignals, PollSchedule};
+use leeward_core::params::{ParamError, ParamKind, ParamSpec};
 use leeward_core::units::Nanos;
 
 /// The registry's entry.
@@ -14,17 +14,17 @@ pub const POLICY: AllocationPolicy = AllocationPolicy {
     params: &[
         ParamSpec {
             name: "low",
-            kind: Kind::Number { min: 0.0, max: 1.0 },
+            kind: ParamKind::Number { min: 0.0, max: 1.0 },
             default: "75%",
             doc: "utilization below which a core is revoked",
-            tune: &[],
+            tuning_values: &[],
         },
         ParamSpec {
             name: "high",
-            kind: Kind::Number { min: 0.0, max: 1.0 },
+            kind: ParamKind::Number { min: 0.0, max: 1.0 },
             default: "95%",
             doc: "utilization above which a core is granted",
-            tune: &[],
+            tuning_values: &[],
         },
         PERIOD,
     ],
@@ -34,7 +34,7 @@ pub const POLICY: AllocationPolicy = AllocationPolicy {
         if low > high {
             return Err(ParamError::Conflict(format!("`low` ({low}) must not be above `high` ({high})")));
         }
-        Ok(Box::new(UtilizationRange { low, high, period: params.duration("period", EVERY) }))
+        Ok(Box::new(UtilizationRange { low, high, period: params.duration("period", DEFAULT_PERIOD) }))
     },
 };
 
@@ -47,23 +47,23 @@ pub struct UtilizationRange {
 }
 
 impl Allocator for UtilizationRange {
-    fn pace(&self) -> Pace {
-        Pace::Periodic(self.period)
+    fn poll_schedule(&self) -> PollSchedule {
+        PollSchedule::Periodic(self.period)
     }
 
-    fn tick(&mut self, signals: &CoreSignals) -> Change {
+    fn tick(&mut self, signals: &CoreSignals) -> CoreChange {
         if signals.available == Nanos::ZERO {
-            return Change::Keep;
+            return CoreChange::Keep;
         }
         let utilization = signals.busy.0 as f64 / signals.available.0 as f64;
         // Not in the paper, which knows no admission control: what is rejected never makes a core busy, so the drops of an
         // overload would keep the utilization within its range, and the cores parked.
         if utilization > self.high || signals.rejected > 0 {
-            Change::Grant(1)
+            CoreChange::Grant(1)
         } else if utilization < self.low && signals.granting == 0 {
-            Change::Revoke(1)
+            CoreChange::Revoke(1)
         } else {
-            Change::Keep
+            CoreChange::Keep
         }
     }
 }

@@ -5,15 +5,15 @@ use std::hint::black_box;
 use std::time::Duration;
 
 use criterion::{Criterion, criterion_group, criterion_main};
-use leeward_core::client::{Client, Header, LocalEnd, Outlet};
+use leeward_core::client::{Client, ClientSink, Header, LocalOutcome};
 use leeward_core::params::Params;
 use leeward_core::registry::{Algorithm, Environment};
 use leeward_core::server::{
-    Arrival, CoreId, Departure, Feedback, Opened, Outcome, ServerHalves, Session, SessionSlot, Signals, Verdict,
+    Arrival, CoreId, Departure, Feedback, Outcome, Registration, ServerHalves, Session, SessionSlot, Signals, Verdict,
 };
 use leeward_core::units::{CreditId, Credits, Method, Nanos, Priority, Time};
 use leeward_recording as recording;
-use leeward_recording::{Block, Full, Sink, record};
+use leeward_recording::{Block, Sink, SinkFull, record};
 
 /// Sessions per core: enough that they don't all sit in the first-level cache.
 const SESSIONS: u32 = 1_000;
@@ -35,25 +35,25 @@ fn each_algorithm(
 }
 
 /// Takes everything and keeps nothing: what recording costs the cores, the disk aside.
-struct Nowhere;
+struct NullSink;
 
-impl Sink for Nowhere {
-    fn take(&mut self, block: Block) -> Result<Vec<u8>, Full> {
+impl Sink for NullSink {
+    fn take(&mut self, block: Block) -> Result<Vec<u8>, SinkFull> {
         Ok(block.into_buffer())
     }
 }
 
 /// Order in which sessions ask, and for what.
 #[derive(Clone, Copy)]
-struct Course {
+struct RequestPattern {
     /// Requests of a session within a round trip, before the next one has its turn.
-    in_a_row: usize,
+    consecutive: usize,
     /// Methods, which take turns.
     methods: u32,
 }
 
 /// Each session asks once, and for the same.
-const PLAIN: Course = Course { in_a_row: 1, methods: 1 };
+const PLAIN: RequestPattern = RequestPattern { consecutive: 1, methods: 1 };
 
 fn server(criterion: &mut Criterion) {
     requests(criterion, "server: request and reply", PLAIN, |_, _, halves| halves);
@@ -61,20 +61,20 @@ fn server(criterion: &mut Criterion) {
 
 /// Counts for sessions and for methods: more methods than there are classes, and several requests of a session in each round trip.
 fn counted(criterion: &mut Criterion) {
-    let course = Course { in_a_row: 8, methods: 40 };
+    let course = RequestPattern { consecutive: 8, methods: 40 };
     requests(criterion, "server: request and reply, bursts of 40 methods", course, |_, _, halves| halves);
 }
 
 fn recorded(criterion: &mut Criterion) {
     requests(criterion, "server: request and reply, recorded", PLAIN, |algorithm, params, halves| {
-        record(halves, &recording::Header::new("bench", algorithm, params, &environment()), Box::new(Nowhere)).0
+        record(halves, &recording::Header::new("bench", algorithm, params, &environment()), Box::new(NullSink)).0
     });
 }
 
 fn requests(
     criterion: &mut Criterion,
     group: &str,
-    course: Course,
+    course: RequestPattern,
     wrap: impl Fn(&Algorithm, &Params, ServerHalves) -> ServerHalves,
 ) {
     each_algorithm(criterion, group, |bencher, algorithm| {
@@ -85,15 +85,15 @@ fn requests(
         let mut sessions: Vec<Session> = (0..SESSIONS)
             .map(|slot| {
                 let mut session = Session::new(SessionSlot(slot), CoreId(0));
-                core.open(&mut session, &Opened { now: Time::ZERO, demand: 1 });
+                core.open(&mut session, &Registration { now: Time::ZERO, demand: 1 });
                 session
             })
             .collect();
         let (mut now, mut next) = (Time::ZERO, 0);
         bencher.iter(|| {
             now += Nanos(1_000);
-            next = (next + 1) % (sessions.len() * course.in_a_row);
-            let session = &mut sessions[next / course.in_a_row];
+            next = (next + 1) % (sessions.len() * course.consecutive);
+            let session = &mut sessions[next / course.consecutive];
             let arrival = Arrival::new(now)
                 .with_demand(1)
                 .with_priority(Priority::new(20))
@@ -103,7 +103,7 @@ fn requests(
             let (verdict, ticket) = session.request(core, &arrival);
             let outcome = match verdict {
                 Verdict::Admit => Outcome::Completed,
-                Verdict::Reject(_) => Outcome::Dropped,
+                Verdict::Reject(_) => Outcome::Rejected,
             };
             let departure = Departure { now, outcome, sojourn: Nanos(40_000), credit: CreditId(now.0 - 800) };
             black_box(session.reply(core, ticket, &departure))
@@ -127,11 +127,11 @@ fn tick(criterion: &mut Criterion) {
 /// Counts what leaves.
 struct Wire(u64);
 
-impl Outlet<u64> for Wire {
+impl ClientSink<u64> for Wire {
     fn send(&mut self, _: u64, _: Header) {
         self.0 += 1;
     }
-    fn end(&mut self, _: u64, _: LocalEnd) {}
+    fn end(&mut self, _: u64, _: LocalOutcome) {}
     fn send_demand(&mut self, _: u32) {}
 }
 

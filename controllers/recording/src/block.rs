@@ -1,6 +1,6 @@
 //! The blocks of which a recording consists: framing, checksums, and the mark at the end.
 
-use super::bytes::{Bytes, Problem, checksum, put};
+use super::bytes::{Bytes, DecodeError, checksum, put};
 use leeward_core::units::Time;
 
 /// The first bytes of a recording.
@@ -14,7 +14,7 @@ pub(super) const PREAMBLE: usize = 10;
 /// Kind, length, checksum.
 pub(super) const FRAME: usize = 9;
 /// No block is longer than this.
-pub(super) const LONGEST: u32 = 1 << 20;
+pub(super) const MAX_BLOCK_LEN: u32 = 1 << 20;
 
 /// Content of a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -76,7 +76,7 @@ pub(super) struct Frame {
 }
 
 impl Frame {
-    pub(super) fn read(frame: &[u8; FRAME]) -> Result<Frame, Problem> {
+    pub(super) fn read(frame: &[u8; FRAME]) -> Result<Frame, DecodeError> {
         let [kind, l0, l1, l2, l3, c0, c1, c2, c3] = *frame;
         let kind = match kind {
             1 => BlockKind::Header,
@@ -85,7 +85,7 @@ impl Frame {
             _ => return Err("there is no such kind of block"),
         };
         let length = u32::from_le_bytes([l0, l1, l2, l3]);
-        if length > LONGEST {
+        if length > MAX_BLOCK_LEN {
             return Err("a block is longer than 1 MiB");
         }
         Ok(Frame { kind, length, checksum: u32::from_le_bytes([c0, c1, c2, c3]) })
@@ -109,7 +109,7 @@ pub enum EndReason {
 
 impl EndReason {
     /// For people.
-    pub fn words(self) -> &'static str {
+    pub fn description(self) -> &'static str {
         match self {
             EndReason::Complete => "complete",
             EndReason::Overrun => "the disk was slower than the events: only the beginning was recorded",
@@ -141,7 +141,7 @@ impl End {
         Block { kind: BlockKind::End, payload }
     }
 
-    pub(super) fn read(payload: &[u8]) -> Result<End, Problem> {
+    pub(super) fn read(payload: &[u8]) -> Result<End, DecodeError> {
         let mut bytes = Bytes::new(payload);
         let reason = match bytes.byte()? {
             0 => EndReason::Complete,
@@ -150,6 +150,6 @@ impl End {
             _ => return Err("there is no such reason to end"),
         };
         let end = End { reason, entries: bytes.number()?, last: Time(bytes.number()?) };
-        if bytes.left() > 0 { Err("there is more than an end") } else { Ok(end) }
+        if bytes.remaining() > 0 { Err("there is more than an end") } else { Ok(end) }
     }
 }

@@ -1,9 +1,9 @@
 //! Numbers, texts and parameters as bytes; checksums; and a reader that never goes beyond its end.
 
-use leeward_core::params::Raw;
+use leeward_core::params::RawParam;
 
-const LONGEST_TEXT: usize = 200;
-const MOST_PARAMS: u32 = 256;
+const MAX_TEXT_LEN: usize = 200;
+const MAX_PARAMS: u32 = 256;
 
 /// Appends `value`, seven bits per byte, the lowest first (LEB128).
 pub(super) fn put(out: &mut Vec<u8>, mut value: u64) {
@@ -26,30 +26,30 @@ pub(super) fn put_text(out: &mut Vec<u8>, text: &str) {
 }
 
 /// Parameters that were set, with their number.
-pub(super) fn put_params(params: &[(String, Raw)], out: &mut Vec<u8>) {
+pub(super) fn put_params(params: &[(String, RawParam)], out: &mut Vec<u8>) {
     put(out, params.len() as u64);
     for (name, raw) in params {
         put_text(out, name);
         match raw {
-            Raw::Text(text) => {
+            RawParam::Text(text) => {
                 out.push(0);
                 put_text(out, text);
             }
-            Raw::Number(number) => {
+            RawParam::Number(number) => {
                 out.push(1);
                 out.extend_from_slice(&number.to_bits().to_le_bytes());
             }
-            Raw::Integer(number) => {
+            RawParam::Integer(number) => {
                 out.push(2);
                 put_signed(out, *number);
             }
-            Raw::Switch(on) => out.extend_from_slice(&[3, u8::from(*on)]),
+            RawParam::Switch(on) => out.extend_from_slice(&[3, u8::from(*on)]),
         }
     }
 }
 
 /// Defect found in bytes, in a few words.
-pub(super) type Problem = &'static str;
+pub(super) type DecodeError = &'static str;
 
 /// Bytes being read.
 #[derive(Clone, Debug)]
@@ -57,36 +57,36 @@ pub(super) struct Bytes<'a> {
     rest: &'a [u8],
 }
 
-const SHORT: Problem = "ends in the middle of a value";
+const TRUNCATED: DecodeError = "ends in the middle of a value";
 
 impl<'a> Bytes<'a> {
     pub(super) fn new(bytes: &'a [u8]) -> Self {
         Bytes { rest: bytes }
     }
 
-    pub(super) fn left(&self) -> usize {
+    pub(super) fn remaining(&self) -> usize {
         self.rest.len()
     }
 
-    pub(super) fn take(&mut self, count: usize) -> Result<&'a [u8], Problem> {
-        let (taken, rest) = self.rest.split_at_checked(count).ok_or(SHORT)?;
+    pub(super) fn take(&mut self, count: usize) -> Result<&'a [u8], DecodeError> {
+        let (taken, rest) = self.rest.split_at_checked(count).ok_or(TRUNCATED)?;
         self.rest = rest;
         Ok(taken)
     }
 
-    pub(super) fn byte(&mut self) -> Result<u8, Problem> {
+    pub(super) fn byte(&mut self) -> Result<u8, DecodeError> {
         self.take(1).map(|bytes| bytes[0])
     }
 
     /// Eight bytes, little-endian.
-    pub(super) fn word(&mut self) -> Result<u64, Problem> {
+    pub(super) fn word(&mut self) -> Result<u64, DecodeError> {
         let mut word = [0; 8];
         word.copy_from_slice(self.take(8)?);
         Ok(u64::from_le_bytes(word))
     }
 
     /// See [`put`].
-    pub(super) fn number(&mut self) -> Result<u64, Problem> {
+    pub(super) fn number(&mut self) -> Result<u64, DecodeError> {
         let mut value = 0u64;
         for shift in (0..64).step_by(7) {
             let byte = self.byte()?;
@@ -103,20 +103,20 @@ impl<'a> Bytes<'a> {
     }
 
     /// A number of up to 32 bits.
-    pub(super) fn small(&mut self) -> Result<u32, Problem> {
+    pub(super) fn small(&mut self) -> Result<u32, DecodeError> {
         u32::try_from(self.number()?).map_err(|_| "a number is longer than 32 bits")
     }
 
     /// See [`put_signed`].
-    pub(super) fn signed(&mut self) -> Result<i64, Problem> {
+    pub(super) fn signed(&mut self) -> Result<i64, DecodeError> {
         let bits = self.number()?;
         Ok((bits >> 1) as i64 ^ -((bits & 1) as i64))
     }
 
     /// A text of up to 200 bytes without control characters: it will be shown.
-    pub(super) fn text(&mut self) -> Result<String, Problem> {
+    pub(super) fn text(&mut self) -> Result<String, DecodeError> {
         let length = self.small()? as usize;
-        if length > LONGEST_TEXT {
+        if length > MAX_TEXT_LEN {
             return Err("a text is too long");
         }
         let text = std::str::from_utf8(self.take(length)?).map_err(|_| "a text is not UTF-8")?;
@@ -127,19 +127,19 @@ impl<'a> Bytes<'a> {
     }
 
     /// See [`put_params`].
-    pub(super) fn params(&mut self) -> Result<Vec<(String, Raw)>, Problem> {
+    pub(super) fn params(&mut self) -> Result<Vec<(String, RawParam)>, DecodeError> {
         let count = self.small()?;
-        if count > MOST_PARAMS {
+        if count > MAX_PARAMS {
             return Err("too many parameters");
         }
         let mut params = Vec::new();
         for _ in 0..count {
             let name = self.text()?;
             let raw = match self.byte()? {
-                0 => Raw::Text(self.text()?),
-                1 => Raw::Number(f64::from_bits(self.word()?)),
-                2 => Raw::Integer(self.signed()?),
-                3 => Raw::Switch(self.byte()? != 0),
+                0 => RawParam::Text(self.text()?),
+                1 => RawParam::Number(f64::from_bits(self.word()?)),
+                2 => RawParam::Integer(self.signed()?),
+                3 => RawParam::Switch(self.byte()? != 0),
                 _ => return Err("there is no such kind of parameter"),
             };
             params.push((name, raw));
@@ -196,7 +196,7 @@ mod tests {
             let mut bytes = Bytes::new(&out);
             prop_assert_eq!(bytes.number(), Ok(value));
             prop_assert_eq!(bytes.signed(), Ok(signed));
-            prop_assert_eq!(bytes.left(), 0);
+            prop_assert_eq!(bytes.remaining(), 0);
         }
     }
 }

@@ -1,13 +1,13 @@
 //! Entries as bytes. What repeats is left out: times are differences, a state that has not changed is a bit.
 //! `docs/recording-format.md` has the tables.
 
-use super::bytes::{Bytes, Problem, put, put_signed};
+use super::bytes::{Bytes, DecodeError, put, put_signed};
 use super::entry::{Answer, Entry, SessionCall, SessionEntry};
 use super::threading;
 use leeward_core::budget::Budget;
 use leeward_core::server::{
-    Arrival, CoreId, CoresGranted, Departure, Downstream, Feedback, Gauges, Opened, Outcome, RejectReason, SessionSlot,
-    Signals, Verdict,
+    Arrival, CoreGrant, CoreId, Departure, Downstream, Feedback, Gauges, Outcome, Registration, RejectReason,
+    SessionSlot, Signals, Verdict,
 };
 use leeward_core::units::{Cost, CreditId, Credits, Method, Nanos, Priority, Tenant, Time};
 
@@ -24,8 +24,8 @@ const GRANTED: u8 = 9;
 const THREADING: u8 = 10;
 const DOWNSTREAM: u8 = 11;
 /// A request of a method of its own, and the reply to one.
-const REQUEST_OF: u8 = 12;
-const REPLY_OF: u8 = 13;
+const REQUEST_WITH_METHOD: u8 = 12;
+const REPLY_WITH_METHOD: u8 = 13;
 const KINDS: u8 = 0b1111;
 
 /// The call has changed the session's own words.
@@ -39,9 +39,9 @@ const CREDIT: u8 = 1 << 5;
 /// The feedback is the session's window and nothing else.
 const PLAIN: u8 = 1 << 7;
 /// The demand message is answered, a session was named. No kind has both this and [`SAME_DEMAND`].
-const SOME: u8 = 1 << 5;
+const IS_ANSWERED: u8 = 1 << 5;
 /// The request has a budget, a tenant or a cost of its own. No kind has both this and [`PLAIN`].
-const PARTICULARS: u8 = 1 << 7;
+const EXTENDED: u8 = 1 << 7;
 /// The gauges are those of the last tick.
 const SAME_GAUGES: u8 = 1 << 4;
 
@@ -61,7 +61,7 @@ impl Codec {
     pub(super) fn encode(&mut self, entry: &Entry, out: &mut Vec<u8>) {
         match entry {
             Entry::Session(entry) => self.encode_session(entry, out),
-            Entry::Execute { core, waited, verdict } => {
+            Entry::Dequeue { core, waited, verdict } => {
                 out.push(EXECUTE | flag(matches!(verdict, Verdict::Reject(_)), NEGATIVE));
                 put(out, core.0.into());
                 put(out, waited.0);
@@ -69,8 +69,8 @@ impl Codec {
                     out.push(reason.number());
                 }
             }
-            Entry::Next { core, random, chosen } => {
-                out.push(NEXT | flag(chosen.is_some(), SOME));
+            Entry::NextToWake { core, random, chosen } => {
+                out.push(NEXT | flag(chosen.is_some(), IS_ANSWERED));
                 put(out, core.0.into());
                 out.extend_from_slice(&random.to_le_bytes());
                 if let Some(slot) = chosen {
@@ -81,7 +81,15 @@ impl Codec {
                 let same = same_gauges(gauges, &self.gauges);
                 out.push(TICK | flag(same, SAME_GAUGES));
                 self.encode_time(signals.now, out);
-                let Signals { now: _, packet_delay, run_delay, arrivals, completions, drops, lock_drops } = *signals;
+                let Signals {
+                    now: _,
+                    packet_delay,
+                    run_delay,
+                    arrivals,
+                    completions,
+                    rejections: drops,
+                    lock_rejections: lock_drops,
+                } = *signals;
                 for number in [packet_delay.0, run_delay.0, arrivals, completions, drops, lock_drops] {
                     put(out, number);
                 }
@@ -90,7 +98,7 @@ impl Codec {
                     self.gauges = *gauges;
                 }
             }
-            Entry::Granted { event, gauges } => {
+            Entry::CoreGrant { event, gauges } => {
                 let same = same_gauges(gauges, &self.gauges);
                 out.push(GRANTED | flag(same, SAME_GAUGES));
                 self.encode_time(event.now, out);
@@ -105,16 +113,16 @@ impl Codec {
                 let same = same_gauges(gauges, &self.gauges);
                 out.push(DOWNSTREAM | flag(same, SAME_GAUGES));
                 put(out, event.credits);
-                out.extend_from_slice(&event.per_request.to_bits().to_le_bytes());
+                out.extend_from_slice(&event.calls_per_request.to_bits().to_le_bytes());
                 out.push(event.threshold.level());
-                put(out, event.requests.map_or(0, |requests| requests.saturating_add(1)));
+                put(out, event.in_flight.map_or(0, |requests| requests.saturating_add(1)));
                 if !same {
                     encode_gauges(gauges, out);
                     self.gauges = *gauges;
                 }
             }
             Entry::Threading { signals, wanted, timeout } => {
-                out.push(THREADING | flag(wanted.is_some(), SOME));
+                out.push(THREADING | flag(wanted.is_some(), IS_ANSWERED));
                 self.encode_time(signals.now, out);
                 threading::encode(signals, *wanted, *timeout, out);
             }
@@ -122,22 +130,24 @@ impl Codec {
     }
 
     fn encode_session(&mut self, entry: &SessionEntry, out: &mut Vec<u8>) {
-        let SessionEntry { core, slot, pending, demand, call, answer, window, answered, custom } = *entry;
+        let SessionEntry { core, slot, pending, demand, call, answer, window, method: answered, custom } = *entry;
         let plain = Answer::Feedback(Feedback { window, ..Feedback::NONE }) == answer;
         let tag = match call {
             SessionCall::Open(event) => OPEN | flag(event.demand == demand, SAME_DEMAND),
             SessionCall::Request(event) => {
                 let rejected = matches!(answer, Answer::Verdict(Verdict::Reject(_)));
-                let marks = flag(rejected, NEGATIVE) | flag(has_particulars(&event), PARTICULARS);
-                let kind = if event.method == Method::DEFAULT { REQUEST } else { REQUEST_OF };
+                let marks = flag(rejected, NEGATIVE) | flag(is_extended(&event), EXTENDED);
+                let kind = if event.method == Method::DEFAULT { REQUEST } else { REQUEST_WITH_METHOD };
                 kind | flag(event.demand == demand, SAME_DEMAND) | marks
             }
             SessionCall::Reply(event) => {
-                let marks = flag(event.outcome == Outcome::Dropped, NEGATIVE) | flag(plain, PLAIN);
-                let kind = if answered == Method::DEFAULT { REPLY } else { REPLY_OF };
+                let marks = flag(event.outcome == Outcome::Rejected, NEGATIVE) | flag(plain, PLAIN);
+                let kind = if answered == Method::DEFAULT { REPLY } else { REPLY_WITH_METHOD };
                 kind | marks | flag(event.credit != CreditId::NONE, CREDIT)
             }
-            SessionCall::Demand(_) => DEMAND | flag(matches!(answer, Answer::Feedback(_)), SOME) | flag(plain, PLAIN),
+            SessionCall::Demand(_) => {
+                DEMAND | flag(matches!(answer, Answer::Feedback(_)), IS_ANSWERED) | flag(plain, PLAIN)
+            }
             SessionCall::Wake(_) => WAKE | flag(plain, PLAIN),
             SessionCall::Close(_) => CLOSE,
         };
@@ -158,7 +168,7 @@ impl Codec {
                 out.push(event.priority.level());
                 put(out, event.delay.0);
                 out.extend_from_slice(&event.random.to_le_bytes());
-                if has_particulars(&event) {
+                if is_extended(&event) {
                     put(out, event.budget.remaining().unwrap_or(Nanos::MAX).0);
                     put(out, event.tenant.0.into());
                     put(out, event.cost.0.into());
@@ -195,18 +205,18 @@ impl Codec {
         self.time = now.0;
     }
 
-    pub(super) fn decode(&mut self, bytes: &mut Bytes<'_>) -> Result<Entry, Problem> {
+    pub(super) fn decode(&mut self, bytes: &mut Bytes<'_>) -> Result<Entry, DecodeError> {
         let tag = bytes.byte()?;
         let accepted = match tag & KINDS {
             OPEN => CUSTOM | SAME_DEMAND,
-            REQUEST | REQUEST_OF => CUSTOM | SAME_DEMAND | NEGATIVE | PARTICULARS,
-            REPLY | REPLY_OF => CUSTOM | CREDIT | NEGATIVE | PLAIN,
-            DEMAND => CUSTOM | SOME | PLAIN,
+            REQUEST | REQUEST_WITH_METHOD => CUSTOM | SAME_DEMAND | NEGATIVE | EXTENDED,
+            REPLY | REPLY_WITH_METHOD => CUSTOM | CREDIT | NEGATIVE | PLAIN,
+            DEMAND => CUSTOM | IS_ANSWERED | PLAIN,
             WAKE => CUSTOM | PLAIN,
             CLOSE => CUSTOM,
-            NEXT => SOME,
+            NEXT => IS_ANSWERED,
             TICK | GRANTED | DOWNSTREAM => SAME_GAUGES,
-            THREADING => SOME,
+            THREADING => IS_ANSWERED,
             EXECUTE => NEGATIVE,
             _ => return Err("there is no such call"),
         };
@@ -218,12 +228,12 @@ impl Codec {
                 let (core, waited) = (CoreId(bytes.small()?), Nanos(bytes.number()?));
                 let verdict =
                     if tag & NEGATIVE == 0 { Verdict::Admit } else { Verdict::Reject(reason(bytes.byte()?)?) };
-                Ok(Entry::Execute { core, waited, verdict })
+                Ok(Entry::Dequeue { core, waited, verdict })
             }
             NEXT => {
                 let (core, random) = (CoreId(bytes.small()?), bytes.word()?);
-                let chosen = if tag & SOME != 0 { Some(SessionSlot(bytes.small()?)) } else { None };
-                Ok(Entry::Next { core, random, chosen })
+                let chosen = if tag & IS_ANSWERED != 0 { Some(SessionSlot(bytes.small()?)) } else { None };
+                Ok(Entry::NextToWake { core, random, chosen })
             }
             TICK => {
                 let signals = Signals {
@@ -232,8 +242,8 @@ impl Codec {
                     run_delay: Nanos(bytes.number()?),
                     arrivals: bytes.number()?,
                     completions: bytes.number()?,
-                    drops: bytes.number()?,
-                    lock_drops: bytes.number()?,
+                    rejections: bytes.number()?,
+                    lock_rejections: bytes.number()?,
                 };
                 if tag & SAME_GAUGES == 0 {
                     self.gauges = decode_gauges(bytes)?;
@@ -241,19 +251,18 @@ impl Codec {
                 Ok(Entry::Tick { signals, gauges: self.gauges })
             }
             GRANTED => {
-                let event =
-                    CoresGranted { now: self.decode_time(bytes)?, granted: bytes.small()?, total: bytes.small()? };
+                let event = CoreGrant { now: self.decode_time(bytes)?, granted: bytes.small()?, total: bytes.small()? };
                 if tag & SAME_GAUGES == 0 {
                     self.gauges = decode_gauges(bytes)?;
                 }
-                Ok(Entry::Granted { event, gauges: self.gauges })
+                Ok(Entry::CoreGrant { event, gauges: self.gauges })
             }
             DOWNSTREAM => {
                 let event = Downstream::new(bytes.number()?, f64::from_bits(bytes.word()?));
                 let event = event.with_threshold(priority(bytes.byte()?)?);
                 let event = match bytes.number()? {
                     0 => event,
-                    told => event.with_requests(told - 1),
+                    told => event.with_in_flight(told - 1),
                 };
                 if tag & SAME_GAUGES == 0 {
                     self.gauges = decode_gauges(bytes)?;
@@ -262,18 +271,18 @@ impl Codec {
             }
             THREADING => {
                 let now = self.decode_time(bytes)?;
-                threading::decode(now, tag & SOME != 0, bytes)
+                threading::decode(now, tag & IS_ANSWERED != 0, bytes)
             }
             _ => self.decode_session(tag, bytes).map(Entry::Session),
         }
     }
 
-    fn decode_session(&mut self, tag: u8, bytes: &mut Bytes<'_>) -> Result<SessionEntry, Problem> {
+    fn decode_session(&mut self, tag: u8, bytes: &mut Bytes<'_>) -> Result<SessionEntry, DecodeError> {
         let has = |mark: u8| tag & mark != 0;
         let (core, slot) = (CoreId(bytes.small()?), SessionSlot(bytes.small()?));
         let now = self.decode_time(bytes)?;
         let (pending, demand, window) = (bytes.small()?, bytes.small()?, Credits(bytes.small()?));
-        let feedback = |bytes: &mut Bytes<'_>| -> Result<Answer, Problem> {
+        let feedback = |bytes: &mut Bytes<'_>| -> Result<Answer, DecodeError> {
             if has(PLAIN) {
                 return Ok(Answer::Feedback(Feedback { window, ..Feedback::NONE }));
             }
@@ -285,9 +294,9 @@ impl Codec {
         let (call, answer) = match tag & KINDS {
             OPEN => {
                 let demand = if has(SAME_DEMAND) { demand } else { bytes.small()? };
-                (SessionCall::Open(Opened { now, demand }), Answer::Nothing)
+                (SessionCall::Open(Registration { now, demand }), Answer::Nothing)
             }
-            kind @ (REQUEST | REQUEST_OF) => {
+            kind @ (REQUEST | REQUEST_WITH_METHOD) => {
                 let demand = if has(SAME_DEMAND) { demand } else { bytes.small()? };
                 let (priority, delay) = (priority(bytes.byte()?)?, Nanos(bytes.number()?));
                 let event = Arrival::new(now)
@@ -295,48 +304,48 @@ impl Codec {
                     .with_priority(priority)
                     .with_delay(delay)
                     .with_random(bytes.word()?);
-                let event = if has(PARTICULARS) { decode_particulars(event, bytes)? } else { event };
-                let event = if kind == REQUEST_OF { event.with_method(decode_method(bytes)?) } else { event };
+                let event = if has(EXTENDED) { decode_extension(event, bytes)? } else { event };
+                let event = if kind == REQUEST_WITH_METHOD { event.with_method(decode_method(bytes)?) } else { event };
                 let verdict = if has(NEGATIVE) { Verdict::Reject(reason(bytes.byte()?)?) } else { Verdict::Admit };
                 (SessionCall::Request(event), Answer::Verdict(verdict))
             }
-            kind @ (REPLY | REPLY_OF) => {
-                let outcome = if has(NEGATIVE) { Outcome::Dropped } else { Outcome::Completed };
+            kind @ (REPLY | REPLY_WITH_METHOD) => {
+                let outcome = if has(NEGATIVE) { Outcome::Rejected } else { Outcome::Completed };
                 let sojourn = Nanos(bytes.number()?);
                 let credit = match has(CREDIT).then(|| bytes.number()).transpose()? {
                     Some(0) => return Err("a grant is marked and none is named"),
                     named => CreditId(named.unwrap_or(0)),
                 };
-                if kind == REPLY_OF {
+                if kind == REPLY_WITH_METHOD {
                     answered = decode_method(bytes)?;
                 }
                 let event = Departure { now, outcome, sojourn, credit };
                 (SessionCall::Reply(event), feedback(bytes)?)
             }
-            DEMAND if has(SOME) => (SessionCall::Demand(now), feedback(bytes)?),
+            DEMAND if has(IS_ANSWERED) => (SessionCall::Demand(now), feedback(bytes)?),
             DEMAND => (SessionCall::Demand(now), Answer::Nothing),
             WAKE => (SessionCall::Wake(now), feedback(bytes)?),
             _ => (SessionCall::Close(now), Answer::Nothing),
         };
         let custom = if has(CUSTOM) { Some([bytes.number()?, bytes.number()?]) } else { None };
-        Ok(SessionEntry { core, slot, pending, demand, call, answer, window, answered, custom })
+        Ok(SessionEntry { core, slot, pending, demand, call, answer, window, method: answered, custom })
     }
 
-    fn decode_time(&mut self, bytes: &mut Bytes<'_>) -> Result<Time, Problem> {
+    fn decode_time(&mut self, bytes: &mut Bytes<'_>) -> Result<Time, DecodeError> {
         self.time = self.time.wrapping_add(bytes.signed()? as u64);
         Ok(Time(self.time))
     }
 }
 
 /// Whether a request differs from others of its service in what most plants don't know of any.
-fn has_particulars(event: &Arrival) -> bool {
+fn is_extended(event: &Arrival) -> bool {
     (event.budget, event.tenant, event.cost) != (Budget::UNLIMITED, Tenant::DEFAULT, Cost::ONE)
 }
 
-fn decode_particulars(event: Arrival, bytes: &mut Bytes<'_>) -> Result<Arrival, Problem> {
-    let (budget, tenant, cost) = (Budget::of(Nanos(bytes.number()?)), Tenant(bytes.small()?), Cost(bytes.small()?));
+fn decode_extension(event: Arrival, bytes: &mut Bytes<'_>) -> Result<Arrival, DecodeError> {
+    let (budget, tenant, cost) = (Budget::new(Nanos(bytes.number()?)), Tenant(bytes.small()?), Cost(bytes.small()?));
     let event = event.with_budget(budget).with_tenant(tenant).with_cost(cost);
-    if has_particulars(&event) { Ok(event) } else { Err("particulars are marked and there are none") }
+    if is_extended(&event) { Ok(event) } else { Err("particulars are marked and there are none") }
 }
 
 fn encode_method(method: Method, out: &mut Vec<u8>) {
@@ -345,7 +354,7 @@ fn encode_method(method: Method, out: &mut Vec<u8>) {
     }
 }
 
-fn decode_method(bytes: &mut Bytes<'_>) -> Result<Method, Problem> {
+fn decode_method(bytes: &mut Bytes<'_>) -> Result<Method, DecodeError> {
     match bytes.small()? {
         0 => Err("a method is marked and none is named"),
         number => Ok(Method(number)),
@@ -356,11 +365,11 @@ fn flag(on: bool, mark: u8) -> u8 {
     if on { mark } else { 0 }
 }
 
-fn reason(number: u8) -> Result<RejectReason, Problem> {
+fn reason(number: u8) -> Result<RejectReason, DecodeError> {
     RejectReason::from_number(number).ok_or("there is no such reason to reject")
 }
 
-fn priority(level: u8) -> Result<Priority, Problem> {
+fn priority(level: u8) -> Result<Priority, DecodeError> {
     let priority = Priority::new(level);
     if priority.level() == level { Ok(priority) } else { Err("there is no such priority") }
 }
@@ -387,7 +396,7 @@ fn encode_gauges(gauges: &Gauges, out: &mut Vec<u8>) {
     }
 }
 
-fn decode_gauges(bytes: &mut Bytes<'_>) -> Result<Gauges, Problem> {
+fn decode_gauges(bytes: &mut Bytes<'_>) -> Result<Gauges, DecodeError> {
     let mask = bytes.byte()?;
     if mask >= 1 << 6 {
         return Err("there is no such gauge");
@@ -460,14 +469,14 @@ mod tests {
                     .with_priority(Priority::new(level))
                     .with_delay(Nanos(delay))
                     .with_random(random)
-                    .with_budget(Budget::of(Nanos(budget)))
+                    .with_budget(Budget::new(Nanos(budget)))
                     .with_tenant(Tenant(tenant))
                     .with_cost(Cost(cost))
                     .with_method(method);
                 SessionCall::Request(event)
             },
         );
-        let outcome = prop_oneof![Just(Outcome::Completed), Just(Outcome::Dropped)];
+        let outcome = prop_oneof![Just(Outcome::Completed), Just(Outcome::Rejected)];
         let departure = (at(), outcome, any::<u64>(), 0..3u64).prop_map(|(now, outcome, sojourn, credit)| Departure {
             now,
             outcome,
@@ -475,7 +484,8 @@ mod tests {
             credit: CreditId(credit),
         });
         prop_oneof![
-            (at(), any::<u32>()).prop_map(|(now, demand)| (SessionCall::Open(Opened { now, demand }), Answer::Nothing)),
+            (at(), any::<u32>())
+                .prop_map(|(now, demand)| (SessionCall::Open(Registration { now, demand }), Answer::Nothing)),
             (arrival, verdict()).prop_map(|(call, verdict)| (call, Answer::Verdict(verdict))),
             (departure.prop_map(SessionCall::Reply), said()),
             (at().prop_map(SessionCall::Demand), prop_oneof![Just(Answer::Nothing), said()]),
@@ -498,12 +508,23 @@ mod tests {
                 };
                 let (core, slot) = (CoreId(core), SessionSlot(slot));
                 let answered = if let SessionCall::Reply(_) = call { method } else { Method::DEFAULT };
-                Entry::Session(SessionEntry { core, slot, pending, demand, call, answer, window, answered, custom })
+                Entry::Session(SessionEntry {
+                    core,
+                    slot,
+                    pending,
+                    demand,
+                    call,
+                    answer,
+                    window,
+                    method: answered,
+                    custom,
+                })
             },
         );
-        let next = (any::<u32>(), any::<u64>(), proptest::option::of(any::<u32>()))
-            .prop_map(|(core, random, slot)| Entry::Next { core: CoreId(core), random, chosen: slot.map(SessionSlot) });
-        let execute = (any::<u32>(), any::<u64>(), verdict()).prop_map(|(core, waited, verdict)| Entry::Execute {
+        let next = (any::<u32>(), any::<u64>(), proptest::option::of(any::<u32>())).prop_map(|(core, random, slot)| {
+            Entry::NextToWake { core: CoreId(core), random, chosen: slot.map(SessionSlot) }
+        });
+        let execute = (any::<u32>(), any::<u64>(), verdict()).prop_map(|(core, waited, verdict)| Entry::Dequeue {
             core: CoreId(core),
             waited: Nanos(waited),
             verdict,
@@ -517,18 +538,18 @@ mod tests {
                     run_delay,
                     arrivals,
                     completions,
-                    drops,
-                    lock_drops: locks,
+                    rejections: drops,
+                    lock_rejections: locks,
                 };
                 Entry::Tick { signals, gauges }
             },
         );
         let granted = (any::<u64>(), any::<[u32; 2]>(), gauges()).prop_map(|(now, [granted, total], gauges)| {
-            Entry::Granted { event: CoresGranted { now: Time(now), granted, total }, gauges }
+            Entry::CoreGrant { event: CoreGrant { now: Time(now), granted, total }, gauges }
         });
         let downstream = (any::<u64>(), 0.0f64..1e9, gauges()).prop_map(|(credits, per_request, gauges)| {
             let event = Downstream::new(credits, per_request).with_threshold(Priority::new((credits % 128) as u8));
-            let event = if credits % 3 == 0 { event } else { event.with_requests(credits / 2) };
+            let event = if credits % 3 == 0 { event } else { event.with_in_flight(credits / 2) };
             Entry::Downstream { event, gauges }
         });
         prop_oneof![4 => session, 1 => execute, 1 => next, 1 => tick, 1 => granted, 1 => downstream]
@@ -544,13 +565,13 @@ mod tests {
             for entry in &entries {
                 prop_assert_eq!(reader.decode(&mut bytes), Ok(*entry));
             }
-            prop_assert_eq!(bytes.left(), 0);
+            prop_assert_eq!(bytes.remaining(), 0);
         }
 
         #[test]
         fn any_bytes_are_read_or_refused(noise in prop::collection::vec(any::<u8>(), 0..200)) {
             let (mut codec, mut bytes) = (Codec::default(), Bytes::new(&noise));
-            while bytes.left() > 0 && codec.decode(&mut bytes).is_ok() {}
+            while bytes.remaining() > 0 && codec.decode(&mut bytes).is_ok() {}
         }
     }
 }

@@ -19,9 +19,9 @@ pub struct Difference {
     /// The call.
     pub call: &'static str,
     /// Input of the call on the controller.
-    pub told: String,
+    pub input: String,
     /// Name of the part that differs.
-    pub what: &'static str,
+    pub part: &'static str,
     /// Recorded value.
     pub recorded: String,
     /// Replayed value.
@@ -29,7 +29,7 @@ pub struct Difference {
 }
 
 impl Difference {
-    pub(super) fn of(
+    pub(super) fn new(
         place: (u64, Time, u32),
         entry: &Entry,
         what: &'static str,
@@ -52,20 +52,22 @@ impl Difference {
                 let told = format!("{} pending, demand {}{more}", entry.pending, entry.demand);
                 (Some(entry.core), Some((entry.slot, generation)), entry.call.name(), told)
             }
-            Entry::Execute { core, waited, .. } => (Some(*core), None, "execute", format!("waited {waited}")),
-            Entry::Next { core, random, .. } => (Some(*core), None, "next to wake", format!("random bits {random:#x}")),
+            Entry::Dequeue { core, waited, .. } => (Some(*core), None, "execute", format!("waited {waited}")),
+            Entry::NextToWake { core, random, .. } => {
+                (Some(*core), None, "next to wake", format!("random bits {random:#x}"))
+            }
             Entry::Tick { signals, .. } => {
                 let told = format!(
                     "packet delay {}, run delay {}, {} arrivals, {} completions, {} drops",
-                    signals.packet_delay, signals.run_delay, signals.arrivals, signals.completions, signals.drops
+                    signals.packet_delay, signals.run_delay, signals.arrivals, signals.completions, signals.rejections
                 );
                 (None, None, "tick", told)
             }
-            Entry::Granted { event, .. } => {
+            Entry::CoreGrant { event, .. } => {
                 (None, None, "cores granted", format!("{} of now {}", event.granted, event.total))
             }
             Entry::Downstream { event, .. } => {
-                let told = format!("{} credits for {} calls per request", event.credits, event.per_request);
+                let told = format!("{} credits for {} calls per request", event.credits, event.calls_per_request);
                 (None, None, "downstream", told)
             }
             Entry::Threading { signals, .. } => {
@@ -73,14 +75,14 @@ impl Difference {
                     "{} arrivals, offered {:.0}/s, oldest {}, {} dropped, under {}",
                     signals.arrivals.total(),
                     signals.offered.0,
-                    signals.oldest,
-                    signals.dropped,
+                    signals.oldest_wait,
+                    signals.rejected,
                     signals.current
                 );
                 (None, None, "threading", told)
             }
         };
-        Difference { entry: number, at, core, session, call, told, what, recorded, replayed }
+        Difference { entry: number, at, core, session, call, input: told, part: what, recorded, replayed }
     }
 }
 
@@ -93,7 +95,7 @@ impl fmt::Display for Difference {
         if let Some((slot, generation)) = self.session {
             write!(f, ", session {} (number {generation} in that place)", slot.0)?;
         }
-        let Difference { call, told, what, recorded, replayed, .. } = self;
+        let Difference { call, input: told, part: what, recorded, replayed, .. } = self;
         write!(f, ": {call} ({told}): the {what} was {recorded} and is {replayed}")
     }
 }

@@ -1,11 +1,11 @@
 //! An entry of a recording: one call of a plant to a controller's server side, with its answer.
 
 use leeward_core::server::{
-    Arrival, CoreId, CoresGranted, Departure, Downstream, Feedback, Gauges, Opened, Outcome, SessionSlot, Signals,
+    Arrival, CoreGrant, CoreId, Departure, Downstream, Feedback, Gauges, Outcome, Registration, SessionSlot, Signals,
     Verdict,
 };
 use leeward_core::units::{CreditId, Credits, Method, Nanos, Time};
-use leeward_threading::{ThreadSignals, Threading};
+use leeward_threading::{ThreadSignals, ThreadingSetup};
 use std::fmt;
 
 /// A call with its answer.
@@ -15,7 +15,7 @@ pub enum Entry {
     /// A call about a session.
     Session(SessionEntry),
     /// [`leeward_core::server::Admission::execute`]: the controller is not told which request it is.
-    Execute {
+    Dequeue {
         /// The core that was asked.
         core: CoreId,
         /// How long the request had waited.
@@ -24,7 +24,7 @@ pub enum Entry {
         verdict: Verdict,
     },
     /// [`leeward_core::server::Admission::next_to_wake`].
-    Next {
+    NextToWake {
         /// The core that was asked.
         core: CoreId,
         /// The random bits it was given.
@@ -40,9 +40,9 @@ pub enum Entry {
         gauges: Gauges,
     },
     /// [`leeward_core::server::ControlLoop::cores_granted`].
-    Granted {
+    CoreGrant {
         /// Event of the grant.
-        event: CoresGranted,
+        event: CoreGrant,
         /// The controller's state afterwards.
         gauges: Gauges,
     },
@@ -58,7 +58,7 @@ pub enum Entry {
         /// Signals of the decision.
         signals: ThreadSignals,
         /// Setup that the policy wanted, if another.
-        wanted: Option<Threading>,
+        wanted: Option<ThreadingSetup>,
         /// When it wanted to be asked again.
         timeout: Time,
     },
@@ -82,7 +82,7 @@ pub struct SessionEntry {
     /// [`leeward_core::server::Session::window`] after the call.
     pub window: Credits,
     /// Method of the request that a reply answers; the default one of every other call.
-    pub answered: Method,
+    pub method: Method,
     /// The words of the session's [`leeward_core::server::SessionState`] after the call, if the call has changed them.
     pub custom: Option<[u64; 2]>,
 }
@@ -91,7 +91,7 @@ pub struct SessionEntry {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SessionCall {
     /// The session registered.
-    Open(Opened),
+    Open(Registration),
     /// A request was received and parsed.
     Request(Arrival),
     /// A response or drop is about to leave.
@@ -121,7 +121,7 @@ impl SessionCall {
             SessionCall::Open(_) => "open",
             SessionCall::Request(_) => "request",
             SessionCall::Reply(Departure { outcome: Outcome::Completed, .. }) => "reply (completed)",
-            SessionCall::Reply(Departure { outcome: Outcome::Dropped, .. }) => "reply (dropped)",
+            SessionCall::Reply(Departure { outcome: Outcome::Rejected, .. }) => "reply (dropped)",
             SessionCall::Demand(_) => "demand",
             SessionCall::Wake(_) => "wake",
             SessionCall::Close(_) => "close",
@@ -159,9 +159,9 @@ impl Entry {
     pub fn now(&self) -> Option<Time> {
         match self {
             Entry::Session(entry) => Some(entry.call.now()),
-            Entry::Execute { .. } | Entry::Next { .. } | Entry::Downstream { .. } => None,
+            Entry::Dequeue { .. } | Entry::NextToWake { .. } | Entry::Downstream { .. } => None,
             Entry::Tick { signals, .. } => Some(signals.now),
-            Entry::Granted { event, .. } => Some(event.now),
+            Entry::CoreGrant { event, .. } => Some(event.now),
             Entry::Threading { signals, .. } => Some(signals.now),
         }
     }

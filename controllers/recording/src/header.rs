@@ -2,10 +2,10 @@
 //! again.
 
 use super::block::{Block, BlockKind};
-use super::bytes::{Bytes, Problem, put, put_params, put_text};
+use super::bytes::{Bytes, DecodeError, put, put_params, put_text};
 use super::threading::ThreadingHeader;
-use leeward_core::params::{ParamError, Params, Raw};
-use leeward_core::registry::{Algorithm, Environment, Provision, Registry, RegistryError};
+use leeward_core::params::{ParamError, Params, RawParam};
+use leeward_core::registry::{Algorithm, CoreProvisioning, Environment, Registry, RegistryError};
 use leeward_core::units::Nanos;
 
 /// Algorithm, parameters and surroundings of the recorded run.
@@ -18,7 +18,7 @@ pub struct Header {
     /// The algorithm's name.
     pub algorithm: String,
     /// The parameters that were set; all others have their defaults.
-    pub params: Vec<(String, Raw)>,
+    pub params: Vec<(String, RawParam)>,
     /// The surroundings.
     pub environment: Environment,
     /// The policy of threading, where one decides.
@@ -55,7 +55,7 @@ const ALLOCATED: u8 = 1;
 /// A policy of threading decides; its own header follows.
 const THREADING: u8 = 2;
 /// More cores than any plant has: a wrong number must not ask for memory.
-const MOST_CORES: u32 = 4_096;
+const MAX_CORES: u32 = 4_096;
 
 impl Header {
     /// Of `algorithm` as it is about to be built.
@@ -82,7 +82,7 @@ impl Header {
     /// See [`HeaderError`].
     pub fn algorithm<'a>(&self, registry: &'a Registry) -> Result<(&'a Algorithm, Params), HeaderError> {
         let algorithm = registry.find(&self.algorithm)?;
-        let pairs: Vec<(&str, Raw)> = self.params.iter().map(|(name, raw)| (name.as_str(), raw.clone())).collect();
+        let pairs: Vec<(&str, RawParam)> = self.params.iter().map(|(name, raw)| (name.as_str(), raw.clone())).collect();
         let params = algorithm
             .params(&pairs)
             .map_err(|source| HeaderError::Params { algorithm: self.algorithm.clone(), source })?;
@@ -99,7 +99,7 @@ impl Header {
         put(&mut out, self.environment.slo.0);
         put_params(&self.params, &mut out);
         // Left out where the cores are always there, as in recordings that were made before they could come and go.
-        let allocated = self.environment.provision == Provision::Allocated;
+        let allocated = self.environment.provisioning == CoreProvisioning::Allocated;
         let flags = if allocated { ALLOCATED } else { 0 } | if self.threading.is_some() { THREADING } else { 0 };
         if flags != 0 {
             out.push(flags);
@@ -110,25 +110,27 @@ impl Header {
         Block { kind: BlockKind::Header, payload: out }
     }
 
-    pub(super) fn read(payload: &[u8]) -> Result<Header, Problem> {
+    pub(super) fn read(payload: &[u8]) -> Result<Header, DecodeError> {
         let mut bytes = Bytes::new(payload);
         let (version, plant) = (bytes.text()?, bytes.text()?);
         let algorithm = bytes.text()?;
         let cores = bytes.small()?;
-        if cores == 0 || cores > MOST_CORES {
+        if cores == 0 || cores > MAX_CORES {
             return Err("an impossible number of cores");
         }
         let environment = Environment::new(cores, Nanos(bytes.number()?), Nanos(bytes.number()?));
         let params = bytes.params()?;
-        let flags = if bytes.left() == 0 { None } else { Some(bytes.byte()?) };
+        let flags = if bytes.remaining() == 0 { None } else { Some(bytes.byte()?) };
         let environment = match flags {
             None | Some(THREADING) => environment,
-            Some(flags) if flags & ALLOCATED != 0 && flags & !(ALLOCATED | THREADING) == 0 => environment.allocated(),
+            Some(flags) if flags & ALLOCATED != 0 && flags & !(ALLOCATED | THREADING) == 0 => {
+                environment.with_allocator()
+            }
             Some(_) => return Err("there is no such provision of cores"),
         };
         let threading =
             if flags.unwrap_or(0) & THREADING != 0 { Some(ThreadingHeader::read(&mut bytes)?) } else { None };
-        if bytes.left() > 0 {
+        if bytes.remaining() > 0 {
             return Err("there is more than a header");
         }
         Ok(Header { version, plant, algorithm, params, environment, threading })
@@ -145,18 +147,18 @@ mod tests {
         let environment = Environment::new(4, Nanos::from_micros(10), Nanos::from_micros(200));
         let algorithm = registry.find("breakwater").unwrap();
         let pairs = [
-            ("target", Raw::Text("81.5us".into())),
-            ("alpha", Raw::Text("0.1%".into())),
-            ("max_window", Raw::Integer(32)),
-            ("aqm", Raw::Switch(false)),
-            ("waking", Raw::Text("random".into())),
+            ("target", RawParam::Text("81.5us".into())),
+            ("alpha", RawParam::Text("0.1%".into())),
+            ("max_window", RawParam::Integer(32)),
+            ("aqm", RawParam::Switch(false)),
+            ("waking", RawParam::Text("random".into())),
         ];
         let params = algorithm.params(&pairs).unwrap();
         let header = Header::new("a test", algorithm, &params, &environment);
         let read = Header::read(header.block().payload()).unwrap();
         assert_eq!(read, header);
         assert_eq!(read.algorithm(&registry).unwrap().1, params);
-        let header = Header::new("a test", algorithm, &params, &environment.allocated());
+        let header = Header::new("a test", algorithm, &params, &environment.with_allocator());
         assert_eq!(Header::read(header.block().payload()).unwrap(), header);
     }
 
@@ -168,7 +170,7 @@ mod tests {
         let header = Header::new("a test", none, &Params::default(), &environment);
         let other = Header { algorithm: "mine".into(), ..header.clone() };
         assert!(other.algorithm(&registry).unwrap_err().to_string().contains("unknown controller `mine`"));
-        let other = Header { params: vec![("gain".into(), Raw::Integer(1))], ..header };
+        let other = Header { params: vec![("gain".into(), RawParam::Integer(1))], ..header };
         assert!(other.algorithm(&registry).unwrap_err().to_string().contains("`gain`"));
     }
 }

@@ -3,9 +3,9 @@
 
 use loom::thread;
 
-use super::{Header, Item, Memory, Reader, Replayer, record};
+use super::{Header, Item, MemorySink, Reader, Replayer, record};
 use leeward_core::registry::Environment;
-use leeward_core::server::{CoreId, Opened, Session, SessionSlot, Signals};
+use leeward_core::server::{CoreId, Registration, Session, SessionSlot, Signals};
 use leeward_core::units::{Nanos, Time};
 
 /// Both sessions want the one credit of the pool; the order of the recording says which one gets it. Meanwhile the
@@ -14,15 +14,15 @@ fn race(ends_meanwhile: bool) {
     loom::model(move || {
         let registry = leeward_controllers::builtin();
         let algorithm = registry.find("breakwater").unwrap();
-        let params = algorithm.params(&[("min_pool", leeward_core::params::Raw::Integer(1))]).unwrap();
+        let params = algorithm.params(&[("min_pool", leeward_core::params::RawParam::Integer(1))]).unwrap();
         let environment = Environment::new(2, Nanos::from_micros(10), Nanos::from_micros(200));
         let header = Header::new("loom", algorithm, &params, &environment);
-        let memory = Memory::new(1 << 16);
+        let memory = MemorySink::new(1 << 16);
         let halves = algorithm.server(&params, &environment).unwrap();
         let (mut halves, recorder) = record(halves, &header, Box::new(memory.clone()));
         for (index, core) in halves.cores.iter_mut().enumerate() {
             let mut session = Session::new(SessionSlot(0), CoreId(index as u32));
-            core.open(&mut session, &Opened { now: Time::ZERO, demand: 1 });
+            core.open(&mut session, &Registration { now: Time::ZERO, demand: 1 });
         }
         halves.control.tick(&Signals::idle(Time(1)));
         let mut second = halves.cores.pop().unwrap();
@@ -39,7 +39,7 @@ fn race(ends_meanwhile: bool) {
         let mut replayer = None;
         for item in Reader::items(&bytes) {
             match item.unwrap() {
-                Item::Header(header) => replayer = Some(Replayer::same(&header, &registry).unwrap()),
+                Item::Header(header) => replayer = Some(Replayer::from_header(&header, &registry).unwrap()),
                 Item::Entry(entry) => replayer.as_mut().unwrap().step(&entry).unwrap(),
                 Item::End(_) => {}
             }

@@ -1,8 +1,8 @@
 //! Reading a recording piece by piece. Whatever the bytes are, memory is bounded by one block, and an error says how far
 //! everything was well.
 
-use super::block::{Block, BlockKind, End, EndReason, FRAME, Frame, LONGEST, MAGIC, OLDEST, PREAMBLE, VERSION};
-use super::bytes::{Bytes, Problem};
+use super::block::{Block, BlockKind, End, EndReason, FRAME, Frame, MAGIC, MAX_BLOCK_LEN, OLDEST, PREAMBLE, VERSION};
+use super::bytes::{Bytes, DecodeError};
 use super::codec::Codec;
 use super::entry::Entry;
 use super::header::Header;
@@ -27,7 +27,7 @@ pub enum Item {
 pub enum ReadError {
     /// Something else altogether.
     #[error("not a recording of leeward: it does not begin like one")]
-    Foreign,
+    NotARecording,
     /// Of another version of the format.
     #[error("a recording of format {found}; this version reads the formats {OLDEST} to {VERSION}")]
     Version {
@@ -46,7 +46,7 @@ pub enum ReadError {
     },
     /// The bytes end without the mark of an end: the recording process was killed, or the file was cut.
     #[error("cut off at byte {offset}, after {entries} whole entries")]
-    CutOff {
+    Truncated {
         /// How many bytes there are.
         offset: u64,
         /// Entries before the end.
@@ -59,7 +59,7 @@ pub enum ReadError {
 pub struct Reader {
     buffer: Vec<u8>,
     /// Bytes of the buffer that are filled.
-    have: usize,
+    filled_len: usize,
     stage: Stage,
     codec: Codec,
     /// Where the piece in the buffer begins.
@@ -93,7 +93,7 @@ impl Reader {
     pub fn new() -> Self {
         Reader {
             buffer: vec![0; PREAMBLE],
-            have: 0,
+            filled_len: 0,
             stage: Stage::Preamble,
             codec: Codec::default(),
             offset: 0,
@@ -114,11 +114,11 @@ impl Reader {
                         return reader.finish().err().map(Err);
                     }
                     Ok(None) => {
-                        let spare = reader.spare();
+                        let spare = reader.spare_capacity();
                         let count = spare.len().min(bytes.len());
                         spare[..count].copy_from_slice(&bytes[..count]);
                         bytes = &bytes[count..];
-                        reader.filled(count);
+                        reader.advance(count);
                     }
                     Err(error) => {
                         over = true;
@@ -131,24 +131,24 @@ impl Reader {
     }
 
     /// Room for the bytes that come next: never empty after [`Reader::next_item`] has said `None`.
-    pub fn spare(&mut self) -> &mut [u8] {
+    pub fn spare_capacity(&mut self) -> &mut [u8] {
         match self.stage {
             // To notice whatever follows an end.
             Stage::Ended => &mut self.buffer[..1],
             Stage::Entries { .. } | Stage::Failed(_) => &mut [],
-            _ => &mut self.buffer[self.have..],
+            _ => &mut self.buffer[self.filled_len..],
         }
     }
 
     /// So many bytes were put into [`Reader::spare`].
-    pub fn filled(&mut self, count: usize) {
+    pub fn advance(&mut self, count: usize) {
         if let Stage::Ended = self.stage {
             if count > 0 {
                 let _ = self.fail("something follows the end");
             }
             return;
         }
-        self.have = self.buffer.len().min(self.have + count);
+        self.filled_len = self.buffer.len().min(self.filled_len + count);
     }
 
     /// Entries so far.
@@ -171,20 +171,20 @@ impl Reader {
                 Stage::Failed(error) => return Err(error.clone()),
                 Stage::Entries { read } => {
                     let mut bytes = Bytes::new(&self.buffer[*read..]);
-                    if bytes.left() == 0 {
+                    if bytes.remaining() == 0 {
                         self.expect(FRAME, Stage::Frame { first: false });
                         continue;
                     }
                     match self.codec.decode(&mut bytes) {
                         Ok(entry) => {
-                            self.stage = Stage::Entries { read: self.buffer.len() - bytes.left() };
+                            self.stage = Stage::Entries { read: self.buffer.len() - bytes.remaining() };
                             self.entries += 1;
                             return Ok(Some(Item::Entry(entry)));
                         }
                         Err(problem) => return Err(self.fail(problem)),
                     }
                 }
-                _ if self.have < self.buffer.len() => return Ok(None),
+                _ if self.filled_len < self.buffer.len() => return Ok(None),
                 Stage::Preamble => self.preamble()?,
                 Stage::Frame { first } => {
                     let first = *first;
@@ -209,22 +209,22 @@ impl Reader {
         match &self.stage {
             Stage::Ended => Ok(()),
             Stage::Failed(error) => Err(error.clone()),
-            Stage::Preamble if self.have == 0 || !self.begins_well() => Err(ReadError::Foreign),
-            _ => Err(ReadError::CutOff { offset: self.offset + self.have as u64, entries: self.entries }),
+            Stage::Preamble if self.filled_len == 0 || !self.has_magic_prefix() => Err(ReadError::NotARecording),
+            _ => Err(ReadError::Truncated { offset: self.offset + self.filled_len as u64, entries: self.entries }),
         }
     }
 
     /// Whether what there is of the magic is right.
-    fn begins_well(&self) -> bool {
-        let length = self.have.min(MAGIC.len());
+    fn has_magic_prefix(&self) -> bool {
+        let length = self.filled_len.min(MAGIC.len());
         self.buffer[..length] == MAGIC[..length]
     }
 
     fn preamble(&mut self) -> Result<(), ReadError> {
         let (magic, version) = self.buffer.split_at(MAGIC.len());
         if magic != MAGIC {
-            self.stage = Stage::Failed(ReadError::Foreign);
-            return Err(ReadError::Foreign);
+            self.stage = Stage::Failed(ReadError::NotARecording);
+            return Err(ReadError::NotARecording);
         }
         let found = u16::from_le_bytes([version[0], version[1]]);
         if !(OLDEST..=VERSION).contains(&found) {
@@ -242,7 +242,7 @@ impl Reader {
         if first != (frame.kind == BlockKind::Header) {
             return Err(self.fail("its header is not where it should be"));
         }
-        self.expect(frame.length.min(LONGEST) as usize, Stage::Payload(frame));
+        self.expect(frame.length.min(MAX_BLOCK_LEN) as usize, Stage::Payload(frame));
         Ok(())
     }
 
@@ -273,14 +273,14 @@ impl Reader {
 
     /// Turns to the next piece, of so many bytes.
     fn expect(&mut self, count: usize, stage: Stage) {
-        self.offset += self.have as u64;
-        self.have = 0;
+        self.offset += self.filled_len as u64;
+        self.filled_len = 0;
         self.buffer.clear();
         self.buffer.resize(count, 0);
         self.stage = stage;
     }
 
-    fn fail(&mut self, problem: Problem) -> ReadError {
+    fn fail(&mut self, problem: DecodeError) -> ReadError {
         let error = ReadError::Damaged { offset: self.offset, entries: self.entries, problem };
         self.stage = Stage::Failed(error.clone());
         error
@@ -296,7 +296,7 @@ impl Block {
         let mut blocks = vec![header.block()];
         for entry in entries {
             codec.encode(entry, &mut payload);
-            if payload.len() > LONGEST as usize / 2 {
+            if payload.len() > MAX_BLOCK_LEN as usize / 2 {
                 blocks.push(Block { kind: BlockKind::Entries, payload: std::mem::take(&mut payload) });
             }
         }

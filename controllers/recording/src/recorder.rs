@@ -5,17 +5,17 @@ use super::codec::Codec;
 use super::entry::{Answer, Entry, SessionCall, SessionEntry};
 use super::header::Header;
 use leeward_core::server::{
-    Admission, Arrival, ControlLoop, CoreId, CoresGranted, Departure, Downstream, Feedback, Gauges, Opened,
+    Admission, Arrival, ControlLoop, CoreGrant, CoreId, Departure, Downstream, Feedback, Gauges, Registration,
     ServerHalves, Session, SessionSlot, Signals, Verdict,
 };
 use leeward_core::sync::{Arc, AtomicU64, Mutex, MutexGuard, Ordering};
 use leeward_core::units::{Method, Nanos, Time};
-use leeward_threading::{Pace, ThreadGauges, ThreadSignals, Threading, ThreadingPolicy};
+use leeward_threading::{PollSchedule, ThreadGauges, ThreadSignals, ThreadingPolicy, ThreadingSetup};
 
 /// A sink that takes no more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the recording's sink is full or gone")]
-pub struct Full;
+pub struct SinkFull;
 
 /// Where a recording's blocks go. Called on the cores' threads, under the recording's mutex: it must not wait.
 pub trait Sink: Send {
@@ -23,12 +23,12 @@ pub trait Sink: Send {
     ///
     /// # Errors
     /// [`Full`]: the recording ends here.
-    fn take(&mut self, block: Block) -> Result<Vec<u8>, Full>;
+    fn take(&mut self, block: Block) -> Result<Vec<u8>, SinkFull>;
 }
 
 /// Bytes left to write when a recording has ended.
 #[derive(Clone, Debug)]
-pub struct Finished {
+pub struct FinalBlocks {
     /// To be written after everything that the sink has taken.
     pub blocks: Vec<Block>,
     /// The mark that the last of them holds.
@@ -48,7 +48,7 @@ impl Recorder {
     }
 
     /// Ends the recording, if nothing has yet, and lets go of the sink. What happens afterwards is not recorded. A second call repeats the mark.
-    pub fn finish(&self) -> Finished {
+    pub fn finish(&self) -> FinalBlocks {
         let mut pages = match self.log.pages.lock() {
             Ok(pages) => pages,
             Err(poisoned) => {
@@ -58,7 +58,7 @@ impl Recorder {
             }
         };
         pages.end(EndReason::Complete);
-        self.log.shut();
+        self.log.close();
         let mut blocks = Vec::new();
         if pages.reason != Some(EndReason::Overrun) && !pages.page.is_empty() {
             let payload = std::mem::take(&mut pages.page);
@@ -67,7 +67,7 @@ impl Recorder {
         let reason = pages.reason.unwrap_or(EndReason::Complete);
         let end = End { reason, entries: pages.entries, last: pages.last };
         blocks.push(end.block());
-        Finished { blocks, end }
+        FinalBlocks { blocks, end }
     }
 }
 
@@ -84,15 +84,15 @@ pub fn record(halves: ServerHalves, header: &Header, sink: Box<dyn Sink>) -> (Se
     let mut pages = Pages {
         codec: Codec::default(),
         page: Vec::new(),
-        begun: Time::ZERO,
+        page_start: Time::ZERO,
         sink: Some(sink),
         entries: 0,
-        in_page: 0,
+        page_entries: 0,
         last: Time::ZERO,
         reason: None,
     };
-    pages.hand_over(header.block());
-    let log = Arc::new(Log { shut: AtomicU64::new(pages.reason.is_some().into()), pages: Mutex::new(pages) });
+    pages.flush(header.block());
+    let log = Arc::new(Log { closed: AtomicU64::new(pages.reason.is_some().into()), pages: Mutex::new(pages) });
     let fast = halves.cores.into_iter().enumerate().map(|(core, inner)| {
         Box::new(RecordedCore { inner, core: CoreId(core as u32), log: Arc::clone(&log) }) as Box<dyn Admission>
     });
@@ -104,14 +104,14 @@ pub fn record(halves: ServerHalves, header: &Header, sink: Box<dyn Sink>) -> (Se
 /// A block is handed over when it has become this long: a few thousand calls,
 const PAGE: usize = 64 * 1024;
 /// or this old: what a killed process loses.
-const OLDEST_PAGE: Nanos = Nanos::from_millis(100);
+const MAX_PAGE_AGE: Nanos = Nanos::from_millis(100);
 /// Room for the longest entry.
 const LONGEST_ENTRY: usize = 1_024;
 
 struct Log {
     /// Not zero: nothing is recorded any more. Apart from the mutex, so that a call that is not recorded does not take
     /// it.
-    shut: AtomicU64,
+    closed: AtomicU64,
     pages: Mutex<Pages>,
 }
 
@@ -119,35 +119,35 @@ struct Pages {
     codec: Codec,
     page: Vec<u8>,
     /// When the page's first entry was made.
-    begun: Time,
+    page_start: Time,
     /// Gone with the end.
     sink: Option<Box<dyn Sink>>,
     /// Entries in pages that were handed over or will be.
     entries: u64,
     /// Entries in this page.
-    in_page: u64,
+    page_entries: u64,
     last: Time,
     reason: Option<EndReason>,
 }
 
 impl Log {
     fn is_open(&self) -> bool {
-        self.shut.load(Ordering::Relaxed) == 0
+        self.closed.load(Ordering::Relaxed) == 0
     }
 
-    fn shut(&self) {
-        self.shut.store(1, Ordering::Relaxed);
+    fn close(&self) {
+        self.closed.store(1, Ordering::Relaxed);
     }
 
     /// The log, if a call is to be recorded. The thread that holds it is the only one in the controller.
-    fn open(&self) -> Option<MutexGuard<'_, Pages>> {
+    fn lock_if_open(&self) -> Option<MutexGuard<'_, Pages>> {
         if !self.is_open() {
             return None;
         }
         // Poisoned: the controller has panicked in the middle of a call, and nothing after that can be replayed.
         let pages = self.pages.lock().ok()?;
         if pages.reason.is_some() {
-            self.shut();
+            self.close();
             return None;
         }
         Some(pages)
@@ -158,32 +158,32 @@ impl Pages {
     fn append(&mut self, entry: &Entry) {
         let now = entry.now().unwrap_or(self.last);
         if self.page.is_empty() {
-            self.begun = now;
+            self.page_start = now;
         }
         self.last = now;
         self.codec.encode(entry, &mut self.page);
         self.entries += 1;
-        self.in_page += 1;
-        if self.page.len() + LONGEST_ENTRY > PAGE || now.since(self.begun) >= OLDEST_PAGE {
+        self.page_entries += 1;
+        if self.page.len() + LONGEST_ENTRY > PAGE || now.since(self.page_start) >= MAX_PAGE_AGE {
             let payload = std::mem::take(&mut self.page);
-            self.hand_over(Block { kind: BlockKind::Entries, payload });
+            self.flush(Block { kind: BlockKind::Entries, payload });
         }
     }
 
-    fn hand_over(&mut self, block: Block) {
-        match self.sink.as_mut().map_or(Err(Full), |sink| sink.take(block)) {
+    fn flush(&mut self, block: Block) {
+        match self.sink.as_mut().map_or(Err(SinkFull), |sink| sink.take(block)) {
             Ok(mut buffer) => {
                 buffer.clear();
                 buffer.reserve(PAGE);
                 self.page = buffer;
             }
-            Err(Full) => {
+            Err(SinkFull) => {
                 // The refused page is gone.
-                self.entries -= self.in_page;
+                self.entries -= self.page_entries;
                 self.end(EndReason::Overrun);
             }
         }
-        self.in_page = 0;
+        self.page_entries = 0;
     }
 
     fn end(&mut self, reason: EndReason) {
@@ -207,7 +207,7 @@ impl RecordedCore {
         act: impl FnOnce(&mut dyn Admission, &mut Session) -> R,
         answer: impl FnOnce(R) -> Answer,
     ) -> R {
-        let Some(mut pages) = self.log.open() else { return act(self.inner.as_mut(), session) };
+        let Some(mut pages) = self.log.lock_if_open() else { return act(self.inner.as_mut(), session) };
         let (pending, demand, before) = (session.pending(), session.demand, session.state::<[u64; 2]>());
         let said = act(self.inner.as_mut(), session);
         let after = session.state::<[u64; 2]>();
@@ -219,7 +219,7 @@ impl RecordedCore {
             call,
             answer: answer(said),
             window: session.window,
-            answered: if let SessionCall::Reply(_) = call { session.answered() } else { Method::DEFAULT },
+            method: if let SessionCall::Reply(_) = call { session.last_method() } else { Method::DEFAULT },
             custom: (after != before).then_some(after),
         }));
         said
@@ -229,7 +229,7 @@ impl RecordedCore {
 // A method that is not forwarded would be a decision that the recorded server silently no longer takes.
 #[deny(clippy::missing_trait_methods)]
 impl Admission for RecordedCore {
-    fn open(&mut self, session: &mut Session, event: &Opened) {
+    fn open(&mut self, session: &mut Session, event: &Registration) {
         let call = SessionCall::Open(*event);
         self.session(session, call, |inner, session| inner.open(session, event), |()| Answer::Nothing);
     }
@@ -239,10 +239,10 @@ impl Admission for RecordedCore {
         self.session(session, call, |inner, session| inner.request(session, event), Answer::Verdict)
     }
 
-    fn execute(&mut self, waited: Nanos) -> Verdict {
-        let Some(mut pages) = self.log.open() else { return self.inner.execute(waited) };
-        let verdict = self.inner.execute(waited);
-        pages.append(&Entry::Execute { core: self.core, waited, verdict });
+    fn on_dequeue(&mut self, waited: Nanos) -> Verdict {
+        let Some(mut pages) = self.log.lock_if_open() else { return self.inner.on_dequeue(waited) };
+        let verdict = self.inner.on_dequeue(waited);
+        pages.append(&Entry::Dequeue { core: self.core, waited, verdict });
         verdict
     }
 
@@ -257,9 +257,9 @@ impl Admission for RecordedCore {
     }
 
     fn next_to_wake(&mut self, random: u64) -> Option<SessionSlot> {
-        let Some(mut pages) = self.log.open() else { return self.inner.next_to_wake(random) };
+        let Some(mut pages) = self.log.lock_if_open() else { return self.inner.next_to_wake(random) };
         let chosen = self.inner.next_to_wake(random);
-        pages.append(&Entry::Next { core: self.core, random, chosen });
+        pages.append(&Entry::NextToWake { core: self.core, random, chosen });
         chosen
     }
 
@@ -285,20 +285,20 @@ impl ControlLoop for RecordedLoop {
     }
 
     fn tick(&mut self, signals: &Signals) {
-        let Some(mut pages) = self.log.open() else { return self.inner.tick(signals) };
+        let Some(mut pages) = self.log.lock_if_open() else { return self.inner.tick(signals) };
         self.inner.tick(signals);
         pages.append(&Entry::Tick { signals: *signals, gauges: self.inner.gauges() });
     }
 
-    fn cores_granted(&mut self, event: &CoresGranted) {
-        let Some(mut pages) = self.log.open() else { return self.inner.cores_granted(event) };
-        self.inner.cores_granted(event);
-        pages.append(&Entry::Granted { event: *event, gauges: self.inner.gauges() });
+    fn on_core_grant(&mut self, event: &CoreGrant) {
+        let Some(mut pages) = self.log.lock_if_open() else { return self.inner.on_core_grant(event) };
+        self.inner.on_core_grant(event);
+        pages.append(&Entry::CoreGrant { event: *event, gauges: self.inner.gauges() });
     }
 
-    fn downstream(&mut self, event: &Downstream) {
-        let Some(mut pages) = self.log.open() else { return self.inner.downstream(event) };
-        self.inner.downstream(event);
+    fn set_downstream(&mut self, event: &Downstream) {
+        let Some(mut pages) = self.log.lock_if_open() else { return self.inner.set_downstream(event) };
+        self.inner.set_downstream(event);
         pages.append(&Entry::Downstream { event: *event, gauges: self.inner.gauges() });
     }
 
@@ -314,24 +314,24 @@ struct RecordedPolicy {
 
 #[deny(clippy::missing_trait_methods)]
 impl ThreadingPolicy for RecordedPolicy {
-    fn initial(&self) -> Threading {
+    fn initial(&self) -> ThreadingSetup {
         self.inner.initial()
     }
 
-    fn choices(&self) -> Vec<Threading> {
+    fn choices(&self) -> Vec<ThreadingSetup> {
         self.inner.choices()
     }
 
-    fn pace(&self) -> Pace {
-        self.inner.pace()
+    fn poll_schedule(&self) -> PollSchedule {
+        self.inner.poll_schedule()
     }
 
     fn window(&self) -> usize {
         self.inner.window()
     }
 
-    fn decide(&mut self, signals: &ThreadSignals) -> Option<Threading> {
-        let Some(mut pages) = self.log.open() else { return self.inner.decide(signals) };
+    fn decide(&mut self, signals: &ThreadSignals) -> Option<ThreadingSetup> {
+        let Some(mut pages) = self.log.lock_if_open() else { return self.inner.decide(signals) };
         let wanted = self.inner.decide(signals);
         pages.append(&Entry::Threading { signals: *signals, wanted, timeout: self.inner.next_timeout() });
         wanted

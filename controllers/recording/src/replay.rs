@@ -8,7 +8,7 @@ use leeward_core::params::{ParamError, Params};
 use leeward_core::registry::{Algorithm, Environment, Registry};
 use leeward_core::server::{CoreId, Departure, Gauges, Outcome, ServerHalves, Session, SessionSlot, Verdict};
 use leeward_core::units::{Nanos, Time};
-use leeward_threading::{ThreadSignals, Threading, ThreadingPolicy};
+use leeward_threading::{ThreadSignals, ThreadingPolicy, ThreadingSetup};
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -39,7 +39,7 @@ pub enum ReplayError {
         open: bool,
     },
     /// Slots so high that a controller's tables would be gigantic.
-    #[error("entry {entry}: places for more than {MOST_SLOTS} sessions")]
+    #[error("entry {entry}: places for more than {MAX_SLOTS} sessions")]
     Slots {
         /// Which entry, from 1.
         entry: u64,
@@ -53,14 +53,14 @@ pub enum ReplayError {
 }
 
 /// Places for sessions on all cores together. Controllers index arrays by slot: a wrong one must not ask for memory.
-const MOST_SLOTS: u64 = 1 << 22;
+const MAX_SLOTS: u64 = 1 << 22;
 
 /// Explicit credits that another controller may hand out where the recorded one had said that there are no more.
 const WAKES: u32 = 64;
 
 /// Counts of a replay: calls made, and how the decisions compare.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Counts {
+pub struct ReplayCounts {
     /// Calls.
     pub entries: u64,
     /// Sessions that were opened.
@@ -79,31 +79,31 @@ pub struct Counts {
     /// states after ticks.
     pub compared: u64,
     /// Requests that were rejected on arrival when recorded.
-    pub rejected_then: u64,
+    pub rejected_recorded: u64,
     /// Requests that are rejected on arrival now.
-    pub rejected_now: u64,
+    pub rejected_replayed: u64,
     /// Requests that both reject on arrival.
     pub rejected_both: u64,
     /// Requests whose turn came: the controller was asked again.
-    pub turns: u64,
+    pub dequeues: u64,
     /// Of these, rejected when recorded.
-    pub late_then: u64,
+    pub late_recorded: u64,
     /// Of these, rejected now. Another controller is also asked about those that it had rejected on arrival.
-    pub late_now: u64,
+    pub late_replayed: u64,
     /// Of these, rejected by both.
     pub late_both: u64,
     /// Explicit credits then.
-    pub woken_then: u64,
+    pub woken_recorded: u64,
     /// Explicit credits now.
-    pub woken_now: u64,
+    pub woken_replayed: u64,
     /// Windows that went out with replies and credits, added up, then.
-    pub windows_then: u64,
+    pub windows_recorded: u64,
     /// And now.
-    pub windows_now: u64,
+    pub windows_replayed: u64,
 }
 
 /// A place for sessions.
-struct Place {
+struct ReplaySession {
     /// How many sessions were opened in it.
     generation: u32,
     session: Option<Session>,
@@ -122,16 +122,16 @@ pub struct Replayer {
     halves: ServerHalves,
     /// The policy of threading, where one was recorded and the controller is the same.
     threading: Option<Box<dyn ThreadingPolicy>>,
-    same: bool,
-    places: BTreeMap<(u32, u32), Place>,
+    is_same: bool,
+    sessions: BTreeMap<(u32, u32), ReplaySession>,
     /// Per core: places that its controller may have made room for.
-    slots: Vec<u64>,
+    allocated_slots: Vec<u64>,
     /// Of another controller: requests that it admitted and that are unanswered, on all places.
     admitted: u64,
     /// Of these, rejected by it when their turn came. Which these are is not known; the next replies are theirs.
     late: u64,
     now: Time,
-    counts: Counts,
+    counts: ReplayCounts,
     difference: Option<Difference>,
 }
 
@@ -140,7 +140,7 @@ impl Replayer {
     ///
     /// # Errors
     /// It can't be built here.
-    pub fn same(header: &Header, registry: &Registry) -> Result<Self, HeaderError> {
+    pub fn from_header(header: &Header, registry: &Registry) -> Result<Self, HeaderError> {
         let (algorithm, params) = header.algorithm(registry)?;
         let halves = algorithm.server(&params, &header.environment);
         let halves = halves.map_err(|source| HeaderError::Params { algorithm: algorithm.name.into(), source })?;
@@ -155,20 +155,24 @@ impl Replayer {
     ///
     /// # Errors
     /// Parameters that can't stand together.
-    pub fn other(algorithm: &Algorithm, params: &Params, environment: &Environment) -> Result<Self, ParamError> {
+    pub fn with_algorithm(
+        algorithm: &Algorithm,
+        params: &Params,
+        environment: &Environment,
+    ) -> Result<Self, ParamError> {
         Ok(Replayer::new(algorithm.server(params, environment)?, false))
     }
 
     fn new(halves: ServerHalves, same: bool) -> Self {
         let slots = vec![0; halves.cores.len()];
-        let (counts, difference) = (Counts::default(), None);
+        let (counts, difference) = (ReplayCounts::default(), None);
         let places = BTreeMap::new();
         Replayer {
             halves,
             threading: None,
-            same,
-            places,
-            slots,
+            is_same: same,
+            sessions: places,
+            allocated_slots: slots,
             admitted: 0,
             late: 0,
             now: Time::ZERO,
@@ -178,7 +182,7 @@ impl Replayer {
     }
 
     /// Counts of the replay so far.
-    pub fn counts(&self) -> Counts {
+    pub fn counts(&self) -> ReplayCounts {
         self.counts
     }
 
@@ -192,35 +196,35 @@ impl Replayer {
     /// # Errors
     /// See [`ReplayError`].
     pub fn step(&mut self, entry: &Entry) -> Result<(), ReplayError> {
-        if self.same && self.difference.is_some() {
+        if self.is_same && self.difference.is_some() {
             return Ok(());
         }
         self.counts.entries += 1;
         self.now = entry.now().unwrap_or(self.now);
         // Nothing of a controller that has panicked is looked at again, but the counts so far.
-        catch_unwind(AssertUnwindSafe(|| self.make(entry)))
+        catch_unwind(AssertUnwindSafe(|| self.apply(entry)))
             .unwrap_or(Err(ReplayError::Panicked { entry: self.counts.entries }))
     }
 
-    fn make(&mut self, entry: &Entry) -> Result<(), ReplayError> {
+    fn apply(&mut self, entry: &Entry) -> Result<(), ReplayError> {
         match entry {
             Entry::Session(call) => self.session(entry, call),
-            Entry::Execute { core, waited, verdict } => self.execute(entry, *core, *waited, *verdict),
-            Entry::Next { core, random, chosen } => self.next(entry, *core, *random, *chosen),
+            Entry::Dequeue { core, waited, verdict } => self.execute(entry, *core, *waited, *verdict),
+            Entry::NextToWake { core, random, chosen } => self.next(entry, *core, *random, *chosen),
             Entry::Tick { signals, gauges } => {
                 self.halves.control.tick(signals);
                 self.counts.ticks += 1;
-                self.state(entry, gauges);
+                self.compare_gauges(entry, gauges);
                 Ok(())
             }
-            Entry::Granted { event, gauges } => {
-                self.halves.control.cores_granted(event);
-                self.state(entry, gauges);
+            Entry::CoreGrant { event, gauges } => {
+                self.halves.control.on_core_grant(event);
+                self.compare_gauges(entry, gauges);
                 Ok(())
             }
             Entry::Downstream { event, gauges } => {
-                self.halves.control.downstream(event);
-                self.state(entry, gauges);
+                self.halves.control.set_downstream(event);
+                self.compare_gauges(entry, gauges);
                 Ok(())
             }
             Entry::Threading { signals, wanted, timeout } => {
@@ -231,22 +235,22 @@ impl Replayer {
     }
 
     /// Asks the policy of threading, and compares what it wants and when it wants to be asked again.
-    fn threading(&mut self, entry: &Entry, signals: &ThreadSignals, wanted: Option<Threading>, timeout: Time) {
+    fn threading(&mut self, entry: &Entry, signals: &ThreadSignals, wanted: Option<ThreadingSetup>, timeout: Time) {
         self.counts.threading += 1;
         let Some(policy) = &mut self.threading else { return };
         let (now, next) = (policy.decide(signals), policy.next_timeout());
-        let name = |setup: Option<Threading>| setup.map_or("the present one".into(), |setup| setup.to_string());
+        let name = |setup: Option<ThreadingSetup>| setup.map_or("the present one".into(), |setup| setup.to_string());
         self.compare(entry, 0, "wanted setup", wanted != now, || (name(wanted), name(now)));
         let name = |time: Time| if time == Time::NEVER { "never".into() } else { Nanos(time.0).to_string() };
         self.compare(entry, 0, "time-out", timeout != next, || (name(timeout), name(next)));
     }
 
     /// Compares the controller's state. Another controller has another: only its judgement of requests is compared.
-    fn state(&mut self, entry: &Entry, then: &Gauges) {
-        if self.same {
+    fn compare_gauges(&mut self, entry: &Entry, then: &Gauges) {
+        if self.is_same {
             let now = self.halves.control.gauges();
             let differs = !same_gauges(then, &now);
-            self.compare(entry, 0, "controller's state", differs, || (shown(then), shown(&now)));
+            self.compare(entry, 0, "controller's state", differs, || (format_gauges(then), format_gauges(&now)));
         }
     }
 
@@ -257,8 +261,8 @@ impl Replayer {
         let number = self.counts.entries;
         if let SessionCall::Open(_) = call.call {
             self.check_slot(call.core, call.slot)?;
-            let new = || Place { generation: 0, session: None, admitted: 0, rejected: 0 };
-            let place = self.places.entry((core, slot)).or_insert_with(new);
+            let new = || ReplaySession { generation: 0, session: None, admitted: 0, rejected: 0 };
+            let place = self.sessions.entry((core, slot)).or_insert_with(new);
             if place.session.is_some() {
                 return Err(refused(number, true));
             }
@@ -267,13 +271,13 @@ impl Replayer {
             place.session = Some(Session::new(call.slot, call.core));
             self.counts.opened += 1;
         }
-        let Some(place) = self.places.get_mut(&(core, slot)) else { return Err(refused(number, false)) };
+        let Some(place) = self.sessions.get_mut(&(core, slot)) else { return Err(refused(number, false)) };
         let Some(mut session) = place.session.take() else { return Err(refused(number, false)) };
-        session.set_recorded(call.pending, call.demand, call.answered);
+        session.restore(call.pending, call.demand, call.method);
         let before = session.state::<[u64; 2]>();
         let outcome = match call.call {
             // The other controller answers for its own verdicts: as many of its requests are dropped as it rejected.
-            SessionCall::Reply(event) if !self.same => {
+            SessionCall::Reply(event) if !self.is_same => {
                 Some(place.outcome(event.outcome, &mut self.admitted, &mut self.late))
             }
             _ => None,
@@ -302,7 +306,7 @@ impl Replayer {
             }
             SessionCall::Demand(now) => half.demand(&mut session, now).map_or(Answer::Nothing, Answer::Feedback),
             // What the recorded controller had asked for. The other has asked for its own.
-            SessionCall::Wake(_) if !self.same => Answer::Nothing,
+            SessionCall::Wake(_) if !self.is_same => Answer::Nothing,
             SessionCall::Wake(now) => Answer::Feedback(half.wake(&mut session, now)),
             SessionCall::Close(now) => {
                 half.close(&mut session, now);
@@ -318,7 +322,7 @@ impl Replayer {
             place.session = Some(session);
         }
         self.count(call, &answer);
-        if self.same {
+        if self.is_same {
             self.compare(entry, generation, "answer", call.answer != answer, || {
                 (call.answer.to_string(), answer.to_string())
             });
@@ -343,31 +347,31 @@ impl Replayer {
                 let then = matches!(call.answer, Answer::Verdict(Verdict::Reject(_)));
                 let now = matches!(answer, Answer::Verdict(Verdict::Reject(_)));
                 counts.requests += 1;
-                counts.rejected_then += u64::from(then);
-                counts.rejected_now += u64::from(now);
+                counts.rejected_recorded += u64::from(then);
+                counts.rejected_replayed += u64::from(now);
                 counts.rejected_both += u64::from(then && now);
             }
             SessionCall::Reply(_) => counts.replies += 1,
             _ => {}
         }
         if let Answer::Feedback(feedback) = call.answer {
-            counts.windows_then += u64::from(feedback.window.0);
+            counts.windows_recorded += u64::from(feedback.window.0);
         }
         if let Answer::Feedback(feedback) = answer {
-            counts.windows_now += u64::from(feedback.window.0);
+            counts.windows_replayed += u64::from(feedback.window.0);
         }
     }
 
     fn execute(&mut self, entry: &Entry, core: CoreId, waited: Nanos, then: Verdict) -> Result<(), ReplayError> {
         self.check_core(core)?;
-        let now = self.halves.cores[core.0 as usize].execute(waited);
+        let now = self.halves.cores[core.0 as usize].on_dequeue(waited);
         let (late_then, late_now) = (then != Verdict::Admit, now != Verdict::Admit);
         let counts = &mut self.counts;
-        counts.turns += 1;
-        counts.late_then += u64::from(late_then);
-        counts.late_now += u64::from(late_now);
+        counts.dequeues += 1;
+        counts.late_recorded += u64::from(late_then);
+        counts.late_replayed += u64::from(late_now);
         counts.late_both += u64::from(late_then && late_now);
-        let differs = if self.same {
+        let differs = if self.is_same {
             then != now
         } else {
             self.late = self.admitted.min(self.late + u64::from(late_now));
@@ -386,10 +390,10 @@ impl Replayer {
         chosen: Option<SessionSlot>,
     ) -> Result<(), ReplayError> {
         self.check_core(core)?;
-        self.counts.woken_then += u64::from(chosen.is_some());
+        self.counts.woken_recorded += u64::from(chosen.is_some());
         let now = self.halves.cores[core.0 as usize].next_to_wake(random);
-        self.counts.woken_now += u64::from(now.is_some());
-        if self.same {
+        self.counts.woken_replayed += u64::from(now.is_some());
+        if self.is_same {
             let name = |slot: Option<SessionSlot>| slot.map_or("none".into(), |slot| format!("session {}", slot.0));
             self.compare(entry, 0, "session to wake", chosen != now, || (name(chosen), name(now)));
             return Ok(());
@@ -399,11 +403,11 @@ impl Replayer {
         let mut left = if chosen.is_none() { WAKES } else { 1 };
         let mut bits = random;
         while let Some(slot) = named {
-            if let Some(place) = self.places.get_mut(&(core.0, slot.0))
+            if let Some(place) = self.sessions.get_mut(&(core.0, slot.0))
                 && let Some(session) = &mut place.session
             {
                 let feedback = self.halves.cores[core.0 as usize].wake(session, self.now);
-                self.counts.windows_now += u64::from(feedback.window.0);
+                self.counts.windows_replayed += u64::from(feedback.window.0);
             }
             left -= 1;
             if left == 0 {
@@ -411,7 +415,7 @@ impl Replayer {
             }
             bits = bits.wrapping_mul(0x5851_F42D_4C95_7F2D).wrapping_add(0x1405_7B7E_F767_814F);
             named = self.halves.cores[core.0 as usize].next_to_wake(bits);
-            self.counts.woken_now += u64::from(named.is_some());
+            self.counts.woken_replayed += u64::from(named.is_some());
         }
         Ok(())
     }
@@ -429,7 +433,7 @@ impl Replayer {
         if differs && self.difference.is_none() {
             let (recorded, replayed) = words();
             let place = (self.counts.entries, self.now, generation);
-            self.difference = Some(Difference::of(place, entry, what, recorded, replayed));
+            self.difference = Some(Difference::new(place, entry, what, recorded, replayed));
         }
     }
 
@@ -441,15 +445,15 @@ impl Replayer {
     }
 
     fn check_slot(&mut self, core: CoreId, slot: SessionSlot) -> Result<(), ReplayError> {
-        let slots = &mut self.slots[core.0 as usize];
+        let slots = &mut self.allocated_slots[core.0 as usize];
         *slots = (*slots).max(u64::from(slot.0) + 1);
-        let all: u64 = if *slots == u64::from(slot.0) + 1 { self.slots.iter().sum() } else { 0 };
-        if all > MOST_SLOTS { Err(ReplayError::Slots { entry: self.counts.entries }) } else { Ok(()) }
+        let all: u64 = if *slots == u64::from(slot.0) + 1 { self.allocated_slots.iter().sum() } else { 0 };
+        if all > MAX_SLOTS { Err(ReplayError::Slots { entry: self.counts.entries }) } else { Ok(()) }
     }
 }
 
 /// The gauges that a state has, for people.
-fn shown(gauges: &Gauges) -> String {
+fn format_gauges(gauges: &Gauges) -> String {
     let whole = |name: &str, value: Option<i64>| value.map(|value| format!("{name} {value}"));
     let real = |name: &str, value: Option<f64>| value.map(|value| format!("{name} {value}"));
     let parts = [
@@ -464,17 +468,17 @@ fn shown(gauges: &Gauges) -> String {
     if parts.is_empty() { "nothing".into() } else { format!("({})", parts.join(", ")) }
 }
 
-impl Place {
+impl ReplaySession {
     /// How one of this session's requests ends for a controller that did not decide as the recorded one did. `admitted`
     /// and `late`: see [`Replayer`].
     fn outcome(&mut self, recorded: Outcome, admitted: &mut u64, late: &mut u64) -> Outcome {
         let rejected = match recorded {
             Outcome::Completed => self.admitted == 0 && self.rejected > 0,
-            Outcome::Dropped => self.rejected > 0 || self.admitted == 0,
+            Outcome::Rejected => self.rejected > 0 || self.admitted == 0,
         };
         if rejected {
             self.rejected = self.rejected.saturating_sub(1);
-            return Outcome::Dropped;
+            return Outcome::Rejected;
         }
         self.admitted = self.admitted.saturating_sub(1);
         *admitted = admitted.saturating_sub(1);
@@ -482,7 +486,7 @@ impl Place {
             return Outcome::Completed;
         }
         *late -= 1;
-        Outcome::Dropped
+        Outcome::Rejected
     }
 }
 
@@ -501,13 +505,13 @@ mod tests {
 
     #[test]
     fn a_late_rejection_of_another_controller_ends_one_request() {
-        let mut place = Place { generation: 1, session: None, admitted: 3, rejected: 1 };
+        let mut place = ReplaySession { generation: 1, session: None, admitted: 3, rejected: 1 };
         let (mut admitted, mut late) = (3, 2);
         let mut end = |recorded| place.outcome(recorded, &mut admitted, &mut late);
-        assert_eq!(end(Outcome::Dropped), Outcome::Dropped, "the one that was rejected on arrival");
-        assert_eq!(end(Outcome::Dropped), Outcome::Dropped, "both reject late");
-        assert_eq!(end(Outcome::Completed), Outcome::Dropped, "only the other does");
-        assert_eq!(end(Outcome::Dropped), Outcome::Completed, "only the recorded did");
+        assert_eq!(end(Outcome::Rejected), Outcome::Rejected, "the one that was rejected on arrival");
+        assert_eq!(end(Outcome::Rejected), Outcome::Rejected, "both reject late");
+        assert_eq!(end(Outcome::Completed), Outcome::Rejected, "only the other does");
+        assert_eq!(end(Outcome::Rejected), Outcome::Completed, "only the recorded did");
         assert_eq!((admitted, late, place.admitted, place.rejected), (0, 0, 0, 0));
     }
 
@@ -516,13 +520,13 @@ mod tests {
         let registry = leeward_controllers::builtin();
         let environment = Environment::new(1, Nanos::from_micros(10), Nanos::from_micros(200));
         let breakwater = registry.find("breakwater").unwrap();
-        let mut other = Replayer::other(breakwater, &Params::default(), &environment).unwrap();
+        let mut other = Replayer::with_algorithm(breakwater, &Params::default(), &environment).unwrap();
         let waited = Nanos::from_secs(1);
-        let turn = Entry::Execute { core: CoreId(0), waited, verdict: Verdict::Admit };
+        let turn = Entry::Dequeue { core: CoreId(0), waited, verdict: Verdict::Admit };
         (0..5).for_each(|_| other.step(&turn).unwrap());
-        assert_eq!((other.counts.turns, other.counts.late_now, other.late), (5, 5, 0));
+        assert_eq!((other.counts.dequeues, other.counts.late_replayed, other.late), (5, 5, 0));
         assert!(other.difference().unwrap().to_string().contains("execute (waited 1"), "{:?}", other.difference());
-        let nowhere = Entry::Execute { core: CoreId(1), waited, verdict: Verdict::Admit };
+        let nowhere = Entry::Dequeue { core: CoreId(1), waited, verdict: Verdict::Admit };
         assert_eq!(other.step(&nowhere), Err(ReplayError::Core { entry: 6, core: 1 }));
     }
 }

@@ -2,14 +2,14 @@
 
 use std::sync::Arc;
 
-use super::bytes::{Bytes, Problem, put, put_params, put_signed, put_text};
+use super::bytes::{Bytes, DecodeError, put, put_params, put_signed, put_text};
 use super::entry::Entry;
-use leeward_core::params::{ParamError, Params, Raw};
+use leeward_core::params::{ParamError, Params, RawParam};
 use leeward_core::units::{Nanos, Rate, Time};
-use leeward_threading::curves::{CURVES_MAX, Curve, Curves, KNOTS_MAX, Knot};
+use leeward_threading::curves::{CURVES_MAX, Curve, CurvePoint, Curves, POINTS_MAX};
 use leeward_threading::{
-    ArrivalWindow, Latencies, PolicySpec, ThreadEnvironment, ThreadSignals, Threading, ThreadingPolicy, WINDOW_MAX,
-    registry,
+    ArrivalWindow, LatencyWindow, PolicySpec, ThreadEnvironment, ThreadSignals, ThreadingPolicy, ThreadingSetup,
+    WINDOW_MAX, registry,
 };
 
 /// Policy of threading of the recorded run, with its parameters and surroundings, curves included.
@@ -18,7 +18,7 @@ pub struct ThreadingHeader {
     /// The policy's name.
     pub policy: String,
     /// The parameters that were set; all others have their defaults.
-    pub params: Vec<(String, Raw)>,
+    pub params: Vec<(String, RawParam)>,
     /// The surroundings.
     pub environment: ThreadEnvironment,
 }
@@ -36,14 +36,14 @@ impl ThreadingHeader {
     /// The policy of that name with those parameters.
     pub(super) fn build(&self) -> Result<Box<dyn ThreadingPolicy>, ParamError> {
         let spec = registry::find(&self.policy).map_err(|error| ParamError::Conflict(error.to_string()))?;
-        let pairs: Vec<(&str, Raw)> = self.params.iter().map(|(name, raw)| (name.as_str(), raw.clone())).collect();
+        let pairs: Vec<(&str, RawParam)> = self.params.iter().map(|(name, raw)| (name.as_str(), raw.clone())).collect();
         spec.build(&spec.params(&pairs)?, &self.environment)
     }
 
     pub(super) fn put(&self, out: &mut Vec<u8>) {
         put_text(out, &self.policy);
         put_params(&self.params, out);
-        let ThreadEnvironment { curves, first, cpus, slo, target, switch } = &self.environment;
+        let ThreadEnvironment { curves, initial: first, cpus, slo, target, switch_cost: switch } = &self.environment;
         put_text(out, &first.to_string());
         put(out, (*cpus).into());
         put(out, slo.map_or(0, |slo| slo.0.saturating_add(1)));
@@ -53,17 +53,17 @@ impl ThreadingHeader {
         put(out, all.len() as u64);
         for curve in all {
             put_text(out, &curve.setup.to_string());
-            put_number(out, curve.sustains);
-            put(out, curve.knots.len() as u64);
-            for knot in &curve.knots {
-                let Knot { load, p50_us, p99_us, p999_us, cpu, samples, spread } = *knot;
+            put_number(out, curve.max_load);
+            put(out, curve.points.len() as u64);
+            for knot in &curve.points {
+                let CurvePoint { load, p50_us, p99_us, p999_us, cpu, samples, spread } = *knot;
                 [load, p50_us, p99_us, p999_us, cpu, spread].iter().for_each(|number| put_number(out, *number));
                 put(out, samples);
             }
         }
     }
 
-    pub(super) fn read(bytes: &mut Bytes<'_>) -> Result<Self, Problem> {
+    pub(super) fn read(bytes: &mut Bytes<'_>) -> Result<Self, DecodeError> {
         let (policy, params) = (bytes.text()?, bytes.params()?);
         let first = setup(bytes)?;
         let cpus = u16::try_from(bytes.number()?).map_err(|_| "an impossible number of CPUs")?;
@@ -73,19 +73,19 @@ impl ThreadingHeader {
         if count > CURVES_MAX as u64 {
             return Err("too many curves");
         }
-        let curves = (0..count).map(|_| curve(bytes)).collect::<Result<Vec<Curve>, Problem>>()?;
+        let curves = (0..count).map(|_| curve(bytes)).collect::<Result<Vec<Curve>, DecodeError>>()?;
         let curves = match curves.is_empty() {
             true => None,
             false => Some(Arc::new(Curves::new(curves).map_err(|_| "curves that can't be")?)),
         };
-        let environment = ThreadEnvironment { curves, first, cpus, slo, target, switch };
+        let environment = ThreadEnvironment { curves, initial: first, cpus, slo, target, switch_cost: switch };
         Ok(ThreadingHeader { policy, params, environment })
     }
 }
 
-fn curve(bytes: &mut Bytes<'_>) -> Result<Curve, Problem> {
+fn curve(bytes: &mut Bytes<'_>) -> Result<Curve, DecodeError> {
     let (setup, sustains, count) = (setup(bytes)?, number(bytes)?, bytes.number()?);
-    if count > KNOTS_MAX as u64 {
+    if count > POINTS_MAX as u64 {
         return Err("a curve has too many knots");
     }
     let knot = |bytes: &mut Bytes<'_>| {
@@ -94,15 +94,25 @@ fn curve(bytes: &mut Bytes<'_>) -> Result<Curve, Problem> {
             *place = number(bytes)?;
         }
         let [load, p50_us, p99_us, p999_us, cpu, spread] = numbers;
-        Ok::<_, Problem>(Knot { load, p50_us, p99_us, p999_us, cpu, samples: bytes.number()?, spread })
+        Ok::<_, DecodeError>(CurvePoint { load, p50_us, p99_us, p999_us, cpu, samples: bytes.number()?, spread })
     };
-    let knots = (0..count).map(|_| knot(bytes)).collect::<Result<Vec<Knot>, Problem>>()?;
-    Ok(Curve { setup, knots, sustains })
+    let knots = (0..count).map(|_| knot(bytes)).collect::<Result<Vec<CurvePoint>, DecodeError>>()?;
+    Ok(Curve { setup, points: knots, max_load: sustains })
 }
 
 /// All of a decision but its time.
-pub(super) fn encode(signals: &ThreadSignals, wanted: Option<Threading>, timeout: Time, out: &mut Vec<u8>) {
-    let ThreadSignals { now, arrivals, offered, demand, dropped, oldest, waiting, in_flight, .. } = signals;
+pub(super) fn encode(signals: &ThreadSignals, wanted: Option<ThreadingSetup>, timeout: Time, out: &mut Vec<u8>) {
+    let ThreadSignals {
+        now,
+        arrivals,
+        offered,
+        demand,
+        rejected: dropped,
+        oldest_wait: oldest,
+        waiting,
+        in_flight,
+        ..
+    } = signals;
     put(out, arrivals.total());
     put(out, arrivals.len() as u64);
     // Each is a little before the one after it, the latest a little before now.
@@ -116,7 +126,18 @@ pub(super) fn encode(signals: &ThreadSignals, wanted: Option<Threading>, timeout
     if let Some(demand) = demand {
         put_number(out, demand.0);
     }
-    let ThreadSignals { blocked, runnable, cpus, seen, ended, late, cpu_permille, current, since, .. } = signals;
+    let ThreadSignals {
+        blocked,
+        runnable,
+        cpus,
+        latencies: seen,
+        completions: ended,
+        late,
+        cpu_permille,
+        current,
+        current_since: since,
+        ..
+    } = signals;
     let numbers = [
         *dropped,
         oldest.0,
@@ -143,7 +164,7 @@ pub(super) fn encode(signals: &ThreadSignals, wanted: Option<Threading>, timeout
     }
 }
 
-pub(super) fn decode(now: Time, is_wanted: bool, bytes: &mut Bytes<'_>) -> Result<Entry, Problem> {
+pub(super) fn decode(now: Time, is_wanted: bool, bytes: &mut Bytes<'_>) -> Result<Entry, DecodeError> {
     let (total, count) = (bytes.number()?, bytes.number()?);
     if count > WINDOW_MAX as u64 {
         return Err("a window has too many arrivals");
@@ -158,7 +179,7 @@ pub(super) fn decode(now: Time, is_wanted: bool, bytes: &mut Bytes<'_>) -> Resul
     if !stamps.is_sorted() {
         return Err("arrivals are not in order");
     }
-    let mut signals = ThreadSignals::idle(now, Threading::Cores(1));
+    let mut signals = ThreadSignals::idle(now, ThreadingSetup::Cores(1));
     signals.arrivals = ArrivalWindow::new(stamps.iter().copied(), total);
     signals.offered = Rate(number(bytes)?);
     signals.demand = match bytes.byte()? {
@@ -166,15 +187,15 @@ pub(super) fn decode(now: Time, is_wanted: bool, bytes: &mut Bytes<'_>) -> Resul
         1 => Some(Rate(number(bytes)?)),
         _ => return Err("a demand is neither told nor not"),
     };
-    (signals.dropped, signals.oldest) = (bytes.number()?, Nanos(bytes.number()?));
+    (signals.rejected, signals.oldest_wait) = (bytes.number()?, Nanos(bytes.number()?));
     (signals.waiting, signals.in_flight) = (bytes.small()?, bytes.small()?);
     (signals.blocked, signals.runnable, signals.cpus) = (tiny(bytes)?, tiny(bytes)?, tiny(bytes)?);
     let (window, samples) = (bytes.number()?, bytes.small()?);
-    signals.seen = Latencies { window, samples, p50: Nanos(bytes.number()?), p99: Nanos(bytes.number()?) };
-    (signals.ended, signals.late) = (bytes.number()?, bytes.number()?);
+    signals.latencies = LatencyWindow { window, samples, p50: Nanos(bytes.number()?), p99: Nanos(bytes.number()?) };
+    (signals.completions, signals.late) = (bytes.number()?, bytes.number()?);
     signals.cpu_permille = bytes.small()?;
     signals.current = setup(bytes)?;
-    signals.since = Time(now.0.wrapping_sub(bytes.signed()? as u64));
+    signals.current_since = Time(now.0.wrapping_sub(bytes.signed()? as u64));
     let timeout = match bytes.number()? {
         0 => Time::NEVER,
         after => Time(now.0.wrapping_add(after - 1)),
@@ -183,11 +204,11 @@ pub(super) fn decode(now: Time, is_wanted: bool, bytes: &mut Bytes<'_>) -> Resul
     Ok(Entry::Threading { signals, wanted, timeout })
 }
 
-fn setup(bytes: &mut Bytes<'_>) -> Result<Threading, Problem> {
+fn setup(bytes: &mut Bytes<'_>) -> Result<ThreadingSetup, DecodeError> {
     bytes.text()?.parse().map_err(|_| "a setup that is none")
 }
 
-fn tiny(bytes: &mut Bytes<'_>) -> Result<u16, Problem> {
+fn tiny(bytes: &mut Bytes<'_>) -> Result<u16, DecodeError> {
     u16::try_from(bytes.number()?).map_err(|_| "a number of threads is longer than 16 bits")
 }
 
@@ -195,6 +216,6 @@ fn put_number(out: &mut Vec<u8>, number: f64) {
     out.extend_from_slice(&number.to_bits().to_le_bytes());
 }
 
-fn number(bytes: &mut Bytes<'_>) -> Result<f64, Problem> {
+fn number(bytes: &mut Bytes<'_>) -> Result<f64, DecodeError> {
     bytes.word().map(f64::from_bits)
 }

@@ -26,7 +26,7 @@ pub struct Row {
 pub struct Timeline {
     begin: Option<Time>,
     length: Nanos,
-    most: usize,
+    max_rows: usize,
     rows: Vec<Row>,
     /// Of the last entry that has a time.
     now: Option<Time>,
@@ -35,7 +35,7 @@ pub struct Timeline {
 impl Timeline {
     /// Of up to `most` rows (at least two).
     pub fn new(most: usize) -> Self {
-        Timeline { begin: None, length: Nanos::from_millis(1), most: most.max(2), rows: Vec::new(), now: None }
+        Timeline { begin: None, length: Nanos::from_millis(1), max_rows: most.max(2), rows: Vec::new(), now: None }
     }
 
     /// How long a row is.
@@ -49,7 +49,7 @@ impl Timeline {
     }
 
     /// Notes an entry.
-    pub fn note(&mut self, entry: &Entry) {
+    pub fn record(&mut self, entry: &Entry) {
         self.now = entry.now().or(self.now);
         match entry {
             Entry::Session(entry) => {
@@ -64,14 +64,14 @@ impl Timeline {
                 row.credit_pool = gauges.credit_pool;
                 row.credits_issued = gauges.credits_issued;
             }
-            Entry::Execute { verdict: Verdict::Reject(_), .. } => {
+            Entry::Dequeue { verdict: Verdict::Reject(_), .. } => {
                 if let Some(now) = self.now {
                     self.row(now).rejected += 1;
                 }
             }
-            Entry::Execute { .. }
-            | Entry::Next { .. }
-            | Entry::Granted { .. }
+            Entry::Dequeue { .. }
+            | Entry::NextToWake { .. }
+            | Entry::CoreGrant { .. }
             | Entry::Downstream { .. }
             | Entry::Threading { .. } => {}
         }
@@ -79,7 +79,7 @@ impl Timeline {
 
     fn row(&mut self, now: Time) -> &mut Row {
         let begin = *self.begin.get_or_insert(now);
-        while now.since(begin).0 / self.length.0 >= self.most as u64 {
+        while now.since(begin).0 / self.length.0 >= self.max_rows as u64 {
             self.halve();
         }
         let index = (now.since(begin).0 / self.length.0) as usize;
@@ -93,13 +93,13 @@ impl Timeline {
     /// Joins each two rows.
     fn halve(&mut self) {
         self.length = self.length * 2;
-        self.rows = self.rows.chunks(2).map(|pair| pair.iter().skip(1).fold(pair[0], Row::and)).collect();
+        self.rows = self.rows.chunks(2).map(|pair| pair.iter().skip(1).fold(pair[0], Row::merge)).collect();
     }
 }
 
 impl Row {
     /// This row and the one after it.
-    fn and(self, next: &Row) -> Row {
+    fn merge(self, next: &Row) -> Row {
         Row {
             from: self.from,
             requests: self.requests + next.requests,
@@ -122,7 +122,7 @@ mod tests {
         for ms in 0..100 {
             let signals = Signals { run_delay: Nanos(ms), ..Signals::idle(Time(ms * 1_000_000)) };
             let gauges = Gauges { credit_pool: Some(ms as i64), ..Gauges::default() };
-            timeline.note(&Entry::Tick { signals, gauges });
+            timeline.record(&Entry::Tick { signals, gauges });
         }
         assert_eq!(timeline.length(), Nanos::from_millis(16));
         assert_eq!(timeline.rows().len(), 7);
@@ -134,14 +134,14 @@ mod tests {
     #[test]
     fn a_late_rejection_counts_when_it_is_made() {
         let mut timeline = Timeline::new(10);
-        let turn = |verdict| Entry::Execute { core: CoreId(0), waited: Nanos(1), verdict };
+        let turn = |verdict| Entry::Dequeue { core: CoreId(0), waited: Nanos(1), verdict };
         let late = turn(Verdict::Reject(RejectReason::Delay));
-        timeline.note(&late);
+        timeline.record(&late);
         assert!(timeline.rows().is_empty(), "no time is known yet");
         for ms in [0, 5] {
-            timeline.note(&Entry::Tick { signals: Signals::idle(Time(ms * 1_000_000)), gauges: Gauges::default() });
+            timeline.record(&Entry::Tick { signals: Signals::idle(Time(ms * 1_000_000)), gauges: Gauges::default() });
         }
-        [late, turn(Verdict::Admit), late].iter().for_each(|entry| timeline.note(entry));
+        [late, turn(Verdict::Admit), late].iter().for_each(|entry| timeline.record(entry));
         assert_eq!(timeline.rows().iter().map(|row| row.rejected).collect::<Vec<_>>(), [0, 0, 0, 0, 0, 2]);
     }
 
@@ -149,7 +149,7 @@ mod tests {
     fn any_time_has_a_row() {
         let mut timeline = Timeline::new(2);
         for now in [5, u64::MAX, 0] {
-            timeline.note(&Entry::Tick { signals: Signals::idle(Time(now)), gauges: Gauges::default() });
+            timeline.record(&Entry::Tick { signals: Signals::idle(Time(now)), gauges: Gauges::default() });
         }
         assert!(timeline.rows().len() <= 2);
     }

@@ -10,24 +10,24 @@ use std::time::{Duration, Instant};
 
 use criterion::{Criterion, criterion_group, criterion_main};
 use leeward_core::units::{Nanos, Rate, Time};
-use leeward_threading::curves::{Curve, Curves, Knot};
+use leeward_threading::curves::{Curve, CurvePoint, Curves};
 use leeward_threading::registry::POLICIES;
-use leeward_threading::{ArrivalRing, ThreadEnvironment, ThreadSignals, Threading};
+use leeward_threading::{ArrivalRing, ThreadEnvironment, ThreadSignals, ThreadingSetup};
 
 /// As many setups and knots as a long training gives.
 fn curves() -> Curves {
     let mut all = Vec::new();
     for model in ["SIB", "SIP", "SDB1-", "SDP1-", "AIB1-0-", "AIP1-0-", "ADB1-4-", "ADP1-4-"] {
         for pool in [1, 2, 4, 8, 16, 32, 50] {
-            let setup: Threading = format!("{model}{pool}").parse().expect("a setup");
+            let setup: ThreadingSetup = format!("{model}{pool}").parse().expect("a setup");
             let rank = all.len() as f64;
             let sustains = 1_000.0 * (1.0 + rank);
             let knots = (1..=10).map(|step| {
                 let us = 300.0 + rank * 10.0 + f64::from(step * step);
                 let load = sustains * f64::from(step) / 10.0;
-                Knot { load, p50_us: us, p99_us: us, p999_us: us, cpu: 1.0, samples: 2_000, spread: 0.02 }
+                CurvePoint { load, p50_us: us, p99_us: us, p999_us: us, cpu: 1.0, samples: 2_000, spread: 0.02 }
             });
-            all.push(Curve { setup, knots: knots.collect(), sustains });
+            all.push(Curve { setup, points: knots.collect(), max_load: sustains });
         }
     }
     Curves::new(all).expect("sound")
@@ -69,7 +69,7 @@ fn ring(criterion: &mut Criterion) {
 fn decide(criterion: &mut Criterion) {
     let mut group = criterion.benchmark_group("threading: decide");
     let environment =
-        ThreadEnvironment::new(Some(Arc::new(curves())), Threading::Cores(2), 2).with_slo(Nanos::from_millis(1));
+        ThreadEnvironment::new(Some(Arc::new(curves())), ThreadingSetup::Cores(2), 2).with_slo(Nanos::from_millis(1));
     for spec in POLICIES {
         let mut policy = spec.build(&spec.params(&[]).expect("defaults"), &environment).expect("curves");
         let ring = ArrivalRing::new();
@@ -94,9 +94,9 @@ fn decide(criterion: &mut Criterion) {
                     }
                     let begun = Instant::now();
                     for question in &mut questions {
-                        (question.current, question.since) = (signals.current, signals.since);
+                        (question.current, question.current_since) = (signals.current, signals.current_since);
                         if let Some(setup) = policy.decide(black_box(question)) {
-                            (signals.current, signals.since) = (setup, question.now);
+                            (signals.current, signals.current_since) = (setup, question.now);
                         }
                     }
                     spent += begun.elapsed();

@@ -1,7 +1,7 @@
 //! A setup that never changes.
 
-use super::policy::{Pace, PolicySpec, ThreadGauges, ThreadSignals, ThreadingPolicy};
-use super::setup::Threading;
+use super::policy::{PolicySpec, PollSchedule, ThreadGauges, ThreadSignals, ThreadingPolicy};
+use super::setup::ThreadingSetup;
 
 /// The registry's entry.
 pub const POLICY: PolicySpec = PolicySpec {
@@ -9,29 +9,29 @@ pub const POLICY: PolicySpec = PolicySpec {
     summary: "one setup for ever: `static:SDB1-50`, or `SDB1-50` alone",
     source: "",
     params: &[],
-    build: |_, environment| Ok(Box::new(Fixed { setup: environment.first })),
+    build: |_, environment| Ok(Box::new(Fixed { setup: environment.initial })),
 };
 
 /// See the module.
 #[derive(Clone, Debug)]
 pub struct Fixed {
-    setup: Threading,
+    setup: ThreadingSetup,
 }
 
 impl ThreadingPolicy for Fixed {
-    fn initial(&self) -> Threading {
+    fn initial(&self) -> ThreadingSetup {
         self.setup
     }
 
-    fn choices(&self) -> Vec<Threading> {
+    fn choices(&self) -> Vec<ThreadingSetup> {
         vec![self.setup]
     }
 
-    fn pace(&self) -> Pace {
-        Pace::Never
+    fn poll_schedule(&self) -> PollSchedule {
+        PollSchedule::Never
     }
 
-    fn decide(&mut self, signals: &ThreadSignals) -> Option<Threading> {
+    fn decide(&mut self, signals: &ThreadSignals) -> Option<ThreadingSetup> {
         (signals.current != self.setup).then_some(self.setup)
     }
 

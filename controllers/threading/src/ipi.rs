@@ -1,10 +1,10 @@
 //! Polling or interrupts by the number of active threads, with a pool of fixed size (Langendoen et al., as in µTune §7). Sync models only:
 //! "it does not readily apply for asynchronous modes".
 
-use super::policy::{Pace, PolicySpec, Reason, ThreadGauges, ThreadSignals, ThreadingPolicy};
-use super::setup::{Fanout, Handling, POOL_MAX, Setup, Threading, Wait};
-use super::wish::Wish;
-use leeward_core::params::{Kind, ParamSpec};
+use super::policy::{PolicySpec, PollSchedule, SwitchReason, ThreadGauges, ThreadSignals, ThreadingPolicy};
+use super::preferred::PreferredSetup;
+use super::setup::{Fanout, Handling, POOL_MAX, Setup, ThreadingSetup, Wait};
+use leeward_core::params::{ParamKind, ParamSpec};
 
 /// The registry's entry.
 pub const POLICY: PolicySpec = PolicySpec {
@@ -14,17 +14,17 @@ pub const POLICY: PolicySpec = PolicySpec {
     params: &[
         ParamSpec {
             name: "pool",
-            kind: Kind::Count { min: 1, max: POOL_MAX as u64 },
+            kind: ParamKind::Count { min: 1, max: POOL_MAX as u64 },
             default: "50",
             doc: "in-line threads, or workers: as many as the peak needs",
-            tune: &[],
+            tuning_values: &[],
         },
         ParamSpec {
             name: "handling",
-            kind: Kind::Choice(&["inline", "dispatched"]),
+            kind: ParamKind::Choice(&["inline", "dispatched"]),
             default: "inline",
             doc: "which model the threads have; the paper does not say",
-            tune: &[],
+            tuning_values: &[],
         },
     ],
     build: |params, _| {
@@ -33,46 +33,46 @@ pub const POLICY: PolicySpec = PolicySpec {
         let setup = |wait| {
             let handling = if dispatched { Handling::Dispatched } else { Handling::InLine };
             let (network, worker) = if dispatched { (1, pool) } else { (pool, 0) };
-            Threading::Setup(Setup { fanout: Fanout::Sync, handling, wait, network, worker, response: 0 })
+            ThreadingSetup::Setup(Setup { fanout: Fanout::Sync, handling, wait, network, worker, response: 0 })
         };
         let (block, poll) = (setup(Wait::Block), setup(Wait::Poll));
-        Ok(Box::new(Ipi { block, poll, wish: Wish::new(block) }))
+        Ok(Box::new(Ipi { block, poll, preferred: PreferredSetup::new(block) }))
     },
 };
 
 /// See the module.
 #[derive(Clone, Debug)]
 pub struct Ipi {
-    block: Threading,
-    poll: Threading,
-    wish: Wish,
+    block: ThreadingSetup,
+    poll: ThreadingSetup,
+    preferred: PreferredSetup,
 }
 
 impl ThreadingPolicy for Ipi {
     /// "The system initially uses interrupts."
-    fn initial(&self) -> Threading {
+    fn initial(&self) -> ThreadingSetup {
         self.block
     }
 
-    fn choices(&self) -> Vec<Threading> {
+    fn choices(&self) -> Vec<ThreadingSetup> {
         vec![self.block, self.poll]
     }
 
-    fn pace(&self) -> Pace {
-        Pace::Blocking
+    fn poll_schedule(&self) -> PollSchedule {
+        PollSchedule::Blocking
     }
 
-    fn decide(&mut self, signals: &ThreadSignals) -> Option<Threading> {
-        if !self.wish.advances(signals.now) {
+    fn decide(&mut self, signals: &ThreadSignals) -> Option<ThreadingSetup> {
+        if !self.preferred.advances(signals.now) {
             return None;
         }
         // "checks if the system's active thread count exceeds the machine's logical core count. If higher, the system blocks, otherwise, it
         // shifts to polling"
         let setup = if signals.runnable > signals.cpus { self.block } else { self.poll };
-        self.wish.want(signals, setup, Reason::Threads)
+        self.preferred.prefer(signals, setup, SwitchReason::Threads)
     }
 
     fn gauges(&self) -> ThreadGauges {
-        self.wish.gauges_without_curves()
+        self.preferred.gauges_without_curves()
     }
 }

@@ -38,7 +38,6 @@
 #![forbid(unsafe_code)]
 
 pub mod curves;
-mod duty;
 pub mod fixed;
 pub mod ipi;
 pub mod leeward;
@@ -46,19 +45,21 @@ pub mod oracle;
 mod parse;
 pub mod periodic;
 mod policy;
+mod preferred;
 pub mod registry;
 mod ring;
+mod role;
 pub mod rotate;
 mod setup;
 pub mod utune;
 mod window;
-mod wish;
 
-pub use duty::{Duty, Owed, Roles, slots};
 pub use parse::SetupError;
 pub use policy::{
-    Build, Latencies, Pace, PolicySpec, Reason, ThreadEnvironment, ThreadGauges, ThreadSignals, ThreadingPolicy,
+    Build, LatencyWindow, PolicySpec, PollSchedule, SwitchReason, ThreadEnvironment, ThreadGauges, ThreadSignals,
+    ThreadingPolicy,
 };
 pub use ring::ArrivalRing;
-pub use setup::{Fanout, Fault, Handling, POOL_MAX, SPIN_MAX, SPIN_MIN, Setup, Threading, Wait};
+pub use role::{LeftoverWork, Role, Tasks, roles};
+pub use setup::{Fanout, Handling, POOL_MAX, SPIN_MAX, SPIN_MIN, Setup, SetupFault, ThreadingSetup, Wait};
 pub use window::{ArrivalWindow, WINDOW_MAX};

@@ -1,9 +1,9 @@
 //! A policy that knows the demand: the bound for all others. Only a simulator can tell it.
 
-use super::curves::{Envelope, Objective, Tail};
-use super::policy::{Pace, PolicySpec, Reason, ThreadGauges, ThreadSignals, ThreadingPolicy};
-use super::setup::Threading;
-use super::wish::{FANOUT, HOLD, Wish, is_step_down, of_fanout};
+use super::curves::{Envelope, Objective, TailPercentile};
+use super::policy::{PolicySpec, PollSchedule, SwitchReason, ThreadGauges, ThreadSignals, ThreadingPolicy};
+use super::preferred::{FANOUT, HOLD, PreferredSetup, is_step_down, with_fanout};
+use super::setup::ThreadingSetup;
 use leeward_core::units::{Nanos, Rate};
 
 /// The registry's entry.
@@ -13,11 +13,11 @@ pub const POLICY: PolicySpec = PolicySpec {
     source: "",
     params: &[FANOUT, HOLD],
     build: |params, environment| {
-        let curves = of_fanout("oracle", params, environment.curves.as_deref())?;
-        let envelope = Envelope::new(curves, Objective::Latency(Tail::P99), 1.0);
-        let wish = Wish::new(envelope.best(Rate(0.0)).setup);
+        let curves = with_fanout("oracle", params, environment.curves.as_deref())?;
+        let envelope = Envelope::new(curves, Objective::Latency(TailPercentile::P99), 1.0);
+        let wish = PreferredSetup::new(envelope.best(Rate(0.0)).setup);
         let hold = params.choice(HOLD.name, "on") == "on";
-        Ok(Box::new(Oracle { envelope, hold, target: environment.target, wish }))
+        Ok(Box::new(Oracle { envelope, hold, target: environment.target, preferred: wish }))
     },
 };
 
@@ -30,38 +30,38 @@ pub struct Oracle {
     envelope: Envelope,
     hold: bool,
     target: Nanos,
-    wish: Wish,
+    preferred: PreferredSetup,
 }
 
 impl ThreadingPolicy for Oracle {
-    fn initial(&self) -> Threading {
+    fn initial(&self) -> ThreadingSetup {
         self.envelope.best(Rate(0.0)).setup
     }
 
-    fn choices(&self) -> Vec<Threading> {
+    fn choices(&self) -> Vec<ThreadingSetup> {
         self.envelope.intervals().map(|(_, curve)| curve.setup).collect()
     }
 
-    fn pace(&self) -> Pace {
-        Pace::Periodic(PERIOD)
+    fn poll_schedule(&self) -> PollSchedule {
+        PollSchedule::Periodic(PERIOD)
     }
 
-    fn decide(&mut self, signals: &ThreadSignals) -> Option<Threading> {
-        if !self.wish.advances(signals.now) {
+    fn decide(&mut self, signals: &ThreadSignals) -> Option<ThreadingSetup> {
+        if !self.preferred.advances(signals.now) {
             return None;
         }
         let demand = signals.demand?;
-        let pressed = self.wish.is_pressed(signals, self.target);
+        let pressed = self.preferred.is_under_pressure(signals, self.target);
         let setup = self.envelope.best(demand).setup;
-        self.wish.note(demand);
+        self.preferred.record_rate(demand);
         let down = is_step_down(self.envelope.curves(), signals.current, setup);
         if self.hold && down && pressed {
             return None;
         }
-        self.wish.want(signals, setup, Reason::Estimate)
+        self.preferred.prefer(signals, setup, SwitchReason::Estimate)
     }
 
     fn gauges(&self) -> ThreadGauges {
-        self.wish.gauges(self.envelope.curves(), Tail::P99)
+        self.preferred.gauges(self.envelope.curves(), TailPercentile::P99)
     }
 }

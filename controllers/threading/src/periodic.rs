@@ -1,19 +1,21 @@
 //! Policies that count arrivals in time windows of 5 ms: `tbd`, which is `utune` with that detector, and `fm`, which changes only pool
 //! sizes (µTune §7, which compares with both).
 
-use super::curves::{Curves, Envelope, Objective, Tail};
-use super::policy::{Pace, PolicySpec, Reason, ThreadEnvironment, ThreadGauges, ThreadSignals, ThreadingPolicy};
-use super::setup::{Fanout, Handling, Threading, Wait};
-use super::wish::{FANOUT, HOLD, Wish, is_step_down, no_curves, of_fanout};
-use leeward_core::params::{Kind, ParamError, ParamSpec, Params};
+use super::curves::{Curves, Envelope, Objective, TailPercentile};
+use super::policy::{
+    PolicySpec, PollSchedule, SwitchReason, ThreadEnvironment, ThreadGauges, ThreadSignals, ThreadingPolicy,
+};
+use super::preferred::{FANOUT, HOLD, PreferredSetup, is_step_down, no_curves, with_fanout};
+use super::setup::{Fanout, Handling, ThreadingSetup, Wait};
+use leeward_core::params::{ParamError, ParamKind, ParamSpec, Params};
 use leeward_core::units::{Nanos, Rate, Time};
 
 const PERIOD: ParamSpec = ParamSpec {
     name: "period",
-    kind: Kind::Duration { min: Nanos::from_micros(10), max: Nanos::from_secs(60) },
+    kind: ParamKind::Duration { min: Nanos::from_micros(10), max: Nanos::from_secs(60) },
     default: "5ms",
     doc: "how long arrivals are counted",
-    tune: &[],
+    tuning_values: &[],
 };
 
 /// `tbd`: time-window based detection.
@@ -23,7 +25,7 @@ pub const TBD: PolicySpec = PolicySpec {
     source: "Abdelzaher et al., TPDS'02, as in µTune, OSDI'18 §7",
     params: &[PERIOD, FANOUT, HOLD],
     build: |params, environment| {
-        let curves = of_fanout("tbd", params, environment.curves.as_deref())?;
+        let curves = with_fanout("tbd", params, environment.curves.as_deref())?;
         Ok(Box::new(Periodic::new(curves, params, environment)))
     },
 };
@@ -37,10 +39,10 @@ pub const FM: PolicySpec = PolicySpec {
         PERIOD,
         ParamSpec {
             name: "fanout",
-            kind: Kind::Choice(&["sync", "async"]),
+            kind: ParamKind::Choice(&["sync", "async"]),
             default: "sync",
             doc: "change the pools of SDB or of ADB, the models that sustain most",
-            tune: &[],
+            tuning_values: &[],
         },
         HOLD,
     ],
@@ -53,11 +55,11 @@ pub const FM: PolicySpec = PolicySpec {
 
 fn dispatched_block(curves: Option<&Curves>, fanout: Fanout) -> Result<Curves, ParamError> {
     let model = if fanout == Fanout::Sync { "curves of SDB setups" } else { "curves of ADB setups" };
-    let is_of_model = |setup: &Threading| {
+    let is_of_model = |setup: &ThreadingSetup| {
         let model = setup.setup().map(|setup| (setup.fanout, setup.handling, setup.wait));
         model == Some((fanout, Handling::Dispatched, Wait::Block))
     };
-    curves.and_then(|curves| curves.only(is_of_model)).ok_or_else(|| no_curves("fm", model))
+    curves.and_then(|curves| curves.filter(is_of_model)).ok_or_else(|| no_curves("fm", model))
 }
 
 /// See the module.
@@ -68,63 +70,63 @@ pub struct Periodic {
     hold: bool,
     target: Nanos,
     /// Time and arrivals when the window began.
-    begun: Option<(Time, u64)>,
-    wish: Wish,
+    window_start: Option<(Time, u64)>,
+    preferred: PreferredSetup,
 }
 
 impl Periodic {
     fn new(curves: Curves, params: &Params, environment: &ThreadEnvironment) -> Self {
-        let envelope = Envelope::new(curves, Objective::Latency(Tail::P99), 1.0);
-        let wish = Wish::new(envelope.best(Rate(0.0)).setup);
+        let envelope = Envelope::new(curves, Objective::Latency(TailPercentile::P99), 1.0);
+        let wish = PreferredSetup::new(envelope.best(Rate(0.0)).setup);
         Periodic {
             envelope,
             period: params.duration(PERIOD.name, Nanos::from_millis(5)),
             hold: params.choice(HOLD.name, "on") == "on",
             target: environment.target,
-            begun: None,
-            wish,
+            window_start: None,
+            preferred: wish,
         }
     }
 }
 
 impl ThreadingPolicy for Periodic {
-    fn initial(&self) -> Threading {
+    fn initial(&self) -> ThreadingSetup {
         self.envelope.best(Rate(0.0)).setup
     }
 
-    fn choices(&self) -> Vec<Threading> {
+    fn choices(&self) -> Vec<ThreadingSetup> {
         self.envelope.intervals().map(|(_, curve)| curve.setup).collect()
     }
 
-    fn pace(&self) -> Pace {
-        Pace::Periodic(self.period)
+    fn poll_schedule(&self) -> PollSchedule {
+        PollSchedule::Periodic(self.period)
     }
 
-    fn decide(&mut self, signals: &ThreadSignals) -> Option<Threading> {
-        if !self.wish.advances(signals.now) {
+    fn decide(&mut self, signals: &ThreadSignals) -> Option<ThreadingSetup> {
+        if !self.preferred.advances(signals.now) {
             return None;
         }
-        let pressed = self.wish.is_pressed(signals, self.target);
+        let pressed = self.preferred.is_under_pressure(signals, self.target);
         let total = signals.arrivals.total();
-        let (begun, before) = *self.begun.get_or_insert((signals.now, total));
+        let (begun, before) = *self.window_start.get_or_insert((signals.now, total));
         let counted = signals.now.since(begun);
         // A spurious question in the middle of a window: count on.
         if counted.0 < self.period.0 / 2 {
             return None;
         }
-        self.begun = Some((signals.now, total));
+        self.window_start = Some((signals.now, total));
         // Below one arrival per window it is nothing or a multiple of the truth. So it is in the paper's comparison.
         let rate = Rate(total.saturating_sub(before) as f64 / counted.as_secs_f64());
         let setup = self.envelope.best(rate).setup;
-        self.wish.note(rate);
+        self.preferred.record_rate(rate);
         let down = is_step_down(self.envelope.curves(), signals.current, setup);
         if self.hold && down && pressed {
             return None;
         }
-        self.wish.want(signals, setup, Reason::Estimate)
+        self.preferred.prefer(signals, setup, SwitchReason::Estimate)
     }
 
     fn gauges(&self) -> ThreadGauges {
-        self.wish.gauges(self.envelope.curves(), Tail::P99)
+        self.preferred.gauges(self.envelope.curves(), TailPercentile::P99)
     }
 }

@@ -4,14 +4,14 @@
 use std::sync::Arc;
 
 use super::curves::Curves;
-use super::setup::Threading;
+use super::setup::ThreadingSetup;
 use super::window::ArrivalWindow;
-use leeward_core::params::{ParamError, ParamSpec, Params, Raw};
+use leeward_core::params::{ParamError, ParamSpec, Params, RawParam};
 use leeward_core::units::{Nanos, Rate, Time};
 
 /// When a policy wants to be asked. Beside that, at [`ThreadingPolicy::next_timeout`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Pace {
+pub enum PollSchedule {
     /// After every so many arrivals, by the thread that recorded the last of them. If another thread is in the policy, nobody waits.
     Arrivals(u16),
     /// Every period.
@@ -25,7 +25,7 @@ pub enum Pace {
 /// Latencies of some hundred requests that began and ended under one setup. The plant closes a window when it has 500 of them, and throws
 /// away what it has when the setup changes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Latencies {
+pub struct LatencyWindow {
     /// Windows closed so far; 0: none yet, and nothing here means anything.
     pub window: u64,
     /// Requests in the last of them.
@@ -49,9 +49,9 @@ pub struct ThreadSignals {
     /// The true demand, where a simulator tells. Only `oracle` looks at it.
     pub demand: Option<Rate>,
     /// Requests dropped since the last decision.
-    pub dropped: u64,
+    pub rejected: u64,
     /// Age of the oldest request that waits for a thread.
-    pub oldest: Nanos,
+    pub oldest_wait: Nanos,
     /// Requests that wait for a thread.
     pub waiting: u32,
     /// Requests that were begun and have not ended.
@@ -63,54 +63,54 @@ pub struct ThreadSignals {
     /// CPUs that the server may use.
     pub cpus: u16,
     /// Latencies of the last window that was closed.
-    pub seen: Latencies,
+    pub latencies: LatencyWindow,
     /// Requests that have ended since the plant started.
-    pub ended: u64,
+    pub completions: u64,
     /// Requests of these that took longer than the objective, or were dropped.
     pub late: u64,
     /// CPU time of the server's threads since the last decision, in thousandths of one CPU.
     pub cpu_permille: u32,
     /// The setup that is planned now.
-    pub current: Threading,
+    pub current: ThreadingSetup,
     /// When it was planned.
-    pub since: Time,
+    pub current_since: Time,
 }
 
 impl ThreadSignals {
     /// Nothing has arrived under this setup, which was planned at the start.
-    pub fn idle(now: Time, current: Threading) -> Self {
+    pub fn idle(now: Time, current: ThreadingSetup) -> Self {
         ThreadSignals {
             now,
             arrivals: ArrivalWindow::EMPTY,
             offered: Rate(0.0),
             demand: None,
-            dropped: 0,
-            oldest: Nanos::ZERO,
+            rejected: 0,
+            oldest_wait: Nanos::ZERO,
             waiting: 0,
             in_flight: 0,
             blocked: 0,
             runnable: 0,
             cpus: 1,
-            seen: Latencies::default(),
-            ended: 0,
+            latencies: LatencyWindow::default(),
+            completions: 0,
             late: 0,
             cpu_permille: 0,
             current,
-            since: Time::ZERO,
+            current_since: Time::ZERO,
         }
     }
 }
 
 /// Why a policy wants another setup.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Reason {
+pub enum SwitchReason {
     /// None: it has never wanted another.
     #[default]
     None,
     /// The estimate of the load is on the other side of a threshold.
     Estimate,
     /// The load is surely more than the setup sustains.
-    Unsustained,
+    OverCapacity,
     /// The load is surely where another setup is better.
     Better,
     /// Requests wait for too long, whatever the curves say.
@@ -118,20 +118,20 @@ pub enum Reason {
     /// The number of active threads has crossed the number of CPUs.
     Threads,
     /// To learn how good a neighbour is, or back from there.
-    Exploring,
+    Exploration,
 }
 
-impl Reason {
+impl SwitchReason {
     /// Its name for people.
     pub fn name(self) -> &'static str {
         match self {
-            Reason::None => "none",
-            Reason::Estimate => "estimate",
-            Reason::Unsustained => "unsustained",
-            Reason::Better => "better",
-            Reason::Backlog => "backlog",
-            Reason::Threads => "threads",
-            Reason::Exploring => "exploring",
+            SwitchReason::None => "none",
+            SwitchReason::Estimate => "estimate",
+            SwitchReason::OverCapacity => "unsustained",
+            SwitchReason::Better => "better",
+            SwitchReason::Backlog => "backlog",
+            SwitchReason::Threads => "threads",
+            SwitchReason::Exploration => "exploring",
         }
     }
 }
@@ -140,7 +140,7 @@ impl Reason {
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct ThreadGauges {
     /// The setup it wants.
-    pub current: Threading,
+    pub current: ThreadingSetup,
     /// Its estimate of the load, where it has one.
     pub rate: Option<Rate>,
     /// The tail latency that its curves predict for that, where they do.
@@ -148,22 +148,22 @@ pub struct ThreadGauges {
     /// Setups it has wanted so far, the first not counted.
     pub switches: u64,
     /// Reason for the last of them.
-    pub reason: Reason,
+    pub reason: SwitchReason,
     /// Whether what it sees has been unlike its curves for long.
     pub stale: bool,
     /// The setup that it would explore now, where it learns in the shadow.
-    pub shadow: Option<Threading>,
+    pub shadow: Option<ThreadingSetup>,
 }
 
 impl ThreadGauges {
     /// Of a policy that has decided nothing yet.
-    pub fn new(current: Threading) -> Self {
+    pub fn new(current: ThreadingSetup) -> Self {
         ThreadGauges {
             current,
             rate: None,
             predicted: None,
             switches: 0,
-            reason: Reason::None,
+            reason: SwitchReason::None,
             stale: false,
             shadow: None,
         }
@@ -173,13 +173,13 @@ impl ThreadGauges {
 /// A policy of threading. A server has one value of it, which never blocks and never fails.
 pub trait ThreadingPolicy: Send {
     /// The setup to begin with.
-    fn initial(&self) -> Threading;
+    fn initial(&self) -> ThreadingSetup;
 
     /// All setups that it may ever want: the plant has threads for the largest.
-    fn choices(&self) -> Vec<Threading>;
+    fn choices(&self) -> Vec<ThreadingSetup>;
 
     /// Times at which the policy wants to be asked.
-    fn pace(&self) -> Pace;
+    fn poll_schedule(&self) -> PollSchedule;
 
     /// Arrivals that it wants to see, up to [`super::WINDOW_MAX`].
     fn window(&self) -> usize {
@@ -187,7 +187,7 @@ pub trait ThreadingPolicy: Send {
     }
 
     /// The setup that the policy wants now, if it is another than `signals.current`. A late or spurious call does no harm.
-    fn decide(&mut self, signals: &ThreadSignals) -> Option<Threading>;
+    fn decide(&mut self, signals: &ThreadSignals) -> Option<ThreadingSetup>;
 
     /// When it wants to be asked though nothing happens: silence is news, too. A plant that is late does no harm.
     fn next_timeout(&self) -> Time {
@@ -204,7 +204,7 @@ pub struct ThreadEnvironment {
     /// Curves of the setups that it may choose; `None` where nobody has trained any.
     pub curves: Option<Arc<Curves>>,
     /// The setup that `static` is, and with which the others begin where they have no curves.
-    pub first: Threading,
+    pub initial: ThreadingSetup,
     /// CPUs that the server may use.
     pub cpus: u16,
     /// Tail latency that requests may have.
@@ -212,14 +212,14 @@ pub struct ThreadEnvironment {
     /// Queueing delay above which no policy steps down.
     pub target: Nanos,
     /// Time that a switch costs; see `dwell`.
-    pub switch: Nanos,
+    pub switch_cost: Nanos,
 }
 
 impl ThreadEnvironment {
     /// With these curves and nothing else known: 1 ms is a delay.
-    pub fn new(curves: Option<Arc<Curves>>, first: Threading, cpus: u16) -> Self {
+    pub fn new(curves: Option<Arc<Curves>>, first: ThreadingSetup, cpus: u16) -> Self {
         let (target, switch) = (Nanos::from_millis(1), Nanos::ZERO);
-        ThreadEnvironment { curves, first, cpus, slo: None, target, switch }
+        ThreadEnvironment { curves, initial: first, cpus, slo: None, target, switch_cost: switch }
     }
 
     /// With an objective: a queueing delay of two fifths of it is too much (Breakwater §5: the default target).
@@ -253,7 +253,7 @@ impl PolicySpec {
     ///
     /// # Errors
     /// The first that is unknown, of the wrong kind or out of range.
-    pub fn params(&self, pairs: &[(&str, Raw)]) -> Result<Params, ParamError> {
+    pub fn params(&self, pairs: &[(&str, RawParam)]) -> Result<Params, ParamError> {
         Params::read(self.params, pairs)
     }
 

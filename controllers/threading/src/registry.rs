@@ -4,7 +4,7 @@ use std::str::FromStr;
 
 use super::parse::SetupError;
 use super::policy::PolicySpec;
-use super::setup::Threading;
+use super::setup::ThreadingSetup;
 use super::{fixed, ipi, leeward, oracle, periodic, rotate, utune};
 
 /// All policies.
@@ -12,7 +12,7 @@ pub const POLICIES: &[PolicySpec] =
     &[fixed::POLICY, periodic::FM, ipi::POLICY, periodic::TBD, utune::POLICY, leeward::POLICY, oracle::POLICY];
 
 /// Policies for trials of a plant: they heed no load, and keep none of the others' promises.
-pub const TRIALS: &[PolicySpec] = &[rotate::POLICY];
+pub const TEST_POLICIES: &[PolicySpec] = &[rotate::POLICY];
 
 /// All names.
 pub fn names() -> impl Iterator<Item = &'static str> {
@@ -25,7 +25,7 @@ pub fn names() -> impl Iterator<Item = &'static str> {
 /// [`ChoiceError::Unknown`], naming all there are.
 pub fn find(name: &str) -> Result<&'static PolicySpec, ChoiceError> {
     let unknown = || ChoiceError::Unknown { name: name.chars().take(40).flat_map(char::escape_debug).collect() };
-    POLICIES.iter().chain(TRIALS).find(|policy| policy.name == name).ok_or_else(unknown)
+    POLICIES.iter().chain(TEST_POLICIES).find(|policy| policy.name == name).ok_or_else(unknown)
 }
 
 /// A choice that could not be read.
@@ -51,38 +51,38 @@ pub enum ChoiceError {
 
 /// A policy as a user chooses it.
 #[derive(Clone, Copy, Debug)]
-pub struct Choice {
+pub struct PolicyChoice {
     /// The policy.
     pub policy: &'static PolicySpec,
     /// Setup of `static`.
-    pub setup: Option<Threading>,
+    pub setup: Option<ThreadingSetup>,
 }
 
-impl FromStr for Choice {
+impl FromStr for PolicyChoice {
     type Err = ChoiceError;
 
-    fn from_str(text: &str) -> Result<Choice, ChoiceError> {
+    fn from_str(text: &str) -> Result<PolicyChoice, ChoiceError> {
         let (name, setup) = match text.split_once(':') {
             Some((name, setup)) => (name, Some(setup)),
             None => (text, None),
         };
         match (find(name), setup) {
             (Ok(policy), Some(setup)) if policy.name == fixed::POLICY.name => {
-                Ok(Choice { policy, setup: Some(setup.parse()?) })
+                Ok(PolicyChoice { policy, setup: Some(setup.parse()?) })
             }
             (Ok(policy), None) if policy.name == fixed::POLICY.name => Err(ChoiceError::NoSetup),
-            (Ok(policy), None) => Ok(Choice { policy, setup: None }),
+            (Ok(policy), None) => Ok(PolicyChoice { policy, setup: None }),
             (Ok(policy), Some(_)) => Err(ChoiceError::NotStatic(policy.name)),
             // Policies have small letters, setups begin with great ones.
             (Err(_), None) if text.starts_with(|first: char| first.is_ascii_uppercase()) => {
-                Ok(Choice { policy: &fixed::POLICY, setup: Some(text.parse()?) })
+                Ok(PolicyChoice { policy: &fixed::POLICY, setup: Some(text.parse()?) })
             }
             (Err(unknown), _) => Err(unknown),
         }
     }
 }
 
-impl std::fmt::Display for Choice {
+impl std::fmt::Display for PolicyChoice {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self.setup {
             Some(setup) => write!(f, "{}:{setup}", self.policy.name),

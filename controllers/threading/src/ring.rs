@@ -2,7 +2,7 @@
 //! says is [`super::window`]'s.
 
 use super::window::{ArrivalWindow, WINDOW_MAX};
-use leeward_core::sync::{AtomicU64, Ordering, Padded};
+use leeward_core::sync::{AtomicU64, CachePadded, Ordering};
 use leeward_core::units::Time;
 
 /// Bits of a slot that name its lap of the ring; the others are the time: nine years of nanoseconds.
@@ -25,14 +25,17 @@ const LAPS: u64 = 1 << LAP_BITS;
 #[derive(Debug)]
 pub struct ArrivalRing<const N: usize = WINDOW_MAX> {
     /// Arrivals ever: the next one's ordinal.
-    next: Padded<AtomicU64>,
+    next: CachePadded<AtomicU64>,
     /// Time of an arrival, and the lap in which it was written. One word, so that no reader sees half of one.
-    slots: Padded<[AtomicU64; N]>,
+    slots: CachePadded<[AtomicU64; N]>,
 }
 
 impl<const N: usize> Default for ArrivalRing<N> {
     fn default() -> Self {
-        ArrivalRing { next: Padded(AtomicU64::new(0)), slots: Padded(std::array::from_fn(|_| AtomicU64::new(0))) }
+        ArrivalRing {
+            next: CachePadded(AtomicU64::new(0)),
+            slots: CachePadded(std::array::from_fn(|_| AtomicU64::new(0))),
+        }
     }
 }
 

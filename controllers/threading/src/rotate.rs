@@ -1,9 +1,9 @@
 //! Switching for its own sake: one model after the other, whatever the load. A trial of plants, which shows that they lose nothing by it.
 
-use super::policy::{Pace, PolicySpec, Reason, ThreadGauges, ThreadSignals, ThreadingPolicy};
-use super::setup::{Fanout, Handling, Setup, Threading, Wait};
-use super::wish::Wish;
-use leeward_core::params::{Kind, ParamSpec};
+use super::policy::{PolicySpec, PollSchedule, SwitchReason, ThreadGauges, ThreadSignals, ThreadingPolicy};
+use super::preferred::PreferredSetup;
+use super::setup::{Fanout, Handling, Setup, ThreadingSetup, Wait};
+use leeward_core::params::{ParamKind, ParamSpec};
 use leeward_core::units::Nanos;
 
 /// The registry's entry.
@@ -13,14 +13,14 @@ pub const POLICY: PolicySpec = PolicySpec {
     source: "",
     params: &[ParamSpec {
         name: "every",
-        kind: Kind::Duration { min: Nanos::from_micros(10), max: Nanos::from_secs(3_600) },
+        kind: ParamKind::Duration { min: Nanos::from_micros(10), max: Nanos::from_secs(3_600) },
         default: "10ms",
         doc: "time under each model",
-        tune: &[],
+        tuning_values: &[],
     }],
     build: |params, _| {
         let every = params.duration("every", Nanos::from_millis(10));
-        Ok(Box::new(Rotate { every, at: 0, wish: Wish::new(model(0)) }))
+        Ok(Box::new(Rotate { every, at: 0, preferred: PreferredSetup::new(model(0)) }))
     },
 };
 
@@ -30,7 +30,7 @@ const POOL: u16 = 2;
 const MODELS: usize = 8;
 
 /// The `at`-th model, with small pools. Neighbours differ in what is hardest to change: who waits for the leaves.
-fn model(at: usize) -> Threading {
+fn model(at: usize) -> ThreadingSetup {
     let fanout = if at.is_multiple_of(2) { Fanout::Sync } else { Fanout::Async };
     let handling = if (at / 2).is_multiple_of(2) { Handling::InLine } else { Handling::Dispatched };
     let wait = if (at / 4).is_multiple_of(2) { Wait::Block } else { Wait::Poll };
@@ -40,7 +40,7 @@ fn model(at: usize) -> Threading {
         (_, Fanout::Sync) => (1, 0),
         (_, Fanout::Async) => (1, 1),
     };
-    Threading::Setup(Setup { fanout, handling, wait, network, worker, response })
+    ThreadingSetup::Setup(Setup { fanout, handling, wait, network, worker, response })
 }
 
 /// See the module.
@@ -48,32 +48,32 @@ fn model(at: usize) -> Threading {
 pub struct Rotate {
     every: Nanos,
     at: usize,
-    wish: Wish,
+    preferred: PreferredSetup,
 }
 
 impl ThreadingPolicy for Rotate {
-    fn initial(&self) -> Threading {
+    fn initial(&self) -> ThreadingSetup {
         model(0)
     }
 
-    fn choices(&self) -> Vec<Threading> {
+    fn choices(&self) -> Vec<ThreadingSetup> {
         (0..MODELS).map(model).collect()
     }
 
-    fn pace(&self) -> Pace {
-        Pace::Periodic(self.every)
+    fn poll_schedule(&self) -> PollSchedule {
+        PollSchedule::Periodic(self.every)
     }
 
-    fn decide(&mut self, signals: &ThreadSignals) -> Option<Threading> {
-        if !self.wish.advances(signals.now) {
+    fn decide(&mut self, signals: &ThreadSignals) -> Option<ThreadingSetup> {
+        if !self.preferred.advances(signals.now) {
             return None;
         }
         self.at = (self.at + 1) % MODELS;
-        self.wish.want(signals, model(self.at), Reason::Exploring)
+        self.preferred.prefer(signals, model(self.at), SwitchReason::Exploration)
     }
 
     fn gauges(&self) -> ThreadGauges {
-        self.wish.gauges_without_curves()
+        self.preferred.gauges_without_curves()
     }
 }
 
@@ -87,7 +87,7 @@ mod tests {
         let names: BTreeSet<String> = (0..MODELS).map(|at| model(at).to_string().chars().take(3).collect()).collect();
         assert_eq!(names.len(), MODELS, "{names:?}");
         for at in 0..MODELS {
-            assert_eq!(model(at).to_string().parse::<Threading>(), Ok(model(at)));
+            assert_eq!(model(at).to_string().parse::<ThreadingSetup>(), Ok(model(at)));
         }
     }
 }

@@ -73,7 +73,7 @@ pub struct Setup {
 /// Fault of a setup, with what is accepted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
-pub enum Fault {
+pub enum SetupFault {
     /// The three letters.
     #[error(
         "accepted are `S` or `A` (sync, async), `I` or `D` (in-line, dispatched), `B` or `P` (block, poll), then the pools, \
@@ -123,22 +123,22 @@ impl Setup {
     ///
     /// # Errors
     /// The first fault.
-    pub fn checked(self) -> Result<Setup, Fault> {
+    pub fn validate(self) -> Result<Setup, SetupFault> {
         if !(1..=POOL_MAX).contains(&self.network) {
-            return Err(Fault::Network);
+            return Err(SetupFault::Network);
         }
         match self.handling {
-            Handling::InLine if self.worker != 0 => return Err(Fault::InLineWorkers),
-            Handling::Dispatched if !(1..=POOL_MAX).contains(&self.worker) => return Err(Fault::Worker),
+            Handling::InLine if self.worker != 0 => return Err(SetupFault::InLineWorkers),
+            Handling::Dispatched if !(1..=POOL_MAX).contains(&self.worker) => return Err(SetupFault::Worker),
             _ => {}
         }
         match self.fanout {
-            Fanout::Sync if self.response != 0 => return Err(Fault::SyncResponse),
-            Fanout::Async if !(1..=POOL_MAX).contains(&self.response) => return Err(Fault::Response),
+            Fanout::Sync if self.response != 0 => return Err(SetupFault::SyncResponse),
+            Fanout::Async if !(1..=POOL_MAX).contains(&self.response) => return Err(SetupFault::Response),
             _ => {}
         }
         match self.wait {
-            Wait::PollFor(span) if !is_spin(span) => Err(Fault::Spin),
+            Wait::PollFor(span) if !is_spin(span) => Err(SetupFault::Spin),
             _ => Ok(self),
         }
     }
@@ -181,42 +181,42 @@ impl fmt::Display for Setup {
 
 /// A model of the paper's eight with its pools, or Leeward's own server as the ninth.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Threading {
+pub enum ThreadingSetup {
     /// A model of the paper's.
     Setup(Setup),
     /// So many cores that each receive, execute and ask leaves, and steal from each other: `CORE2`.
     Cores(u16),
 }
 
-impl Threading {
+impl ThreadingSetup {
     /// The setup, unless it is Leeward's own server.
     pub fn setup(&self) -> Option<Setup> {
         match self {
-            Threading::Setup(setup) => Some(*setup),
-            Threading::Cores(_) => None,
+            ThreadingSetup::Setup(setup) => Some(*setup),
+            ThreadingSetup::Cores(_) => None,
         }
     }
 
     /// Threads that it needs.
     pub fn threads(&self) -> u32 {
         match self {
-            Threading::Setup(setup) => setup.threads(),
-            Threading::Cores(cores) => u32::from(*cores),
+            ThreadingSetup::Setup(setup) => setup.threads(),
+            ThreadingSetup::Cores(cores) => u32::from(*cores),
         }
     }
 }
 
-impl From<Setup> for Threading {
+impl From<Setup> for ThreadingSetup {
     fn from(setup: Setup) -> Self {
-        Threading::Setup(setup)
+        ThreadingSetup::Setup(setup)
     }
 }
 
-impl fmt::Display for Threading {
+impl fmt::Display for ThreadingSetup {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Threading::Setup(setup) => setup.fmt(f),
-            Threading::Cores(cores) => write!(f, "CORE{cores}"),
+            ThreadingSetup::Setup(setup) => setup.fmt(f),
+            ThreadingSetup::Cores(cores) => write!(f, "CORE{cores}"),
         }
     }
 }

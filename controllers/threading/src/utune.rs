@@ -1,11 +1,11 @@
 //! The paper's policy: the rate of the last few arrivals, and the setup of least predicted tail latency for it (µTune §4.2, §5).
 
-use super::curves::{Envelope, Objective, Tail};
-use super::policy::{Pace, PolicySpec, Reason, ThreadGauges, ThreadSignals, ThreadingPolicy};
-use super::setup::Threading;
+use super::curves::{Envelope, Objective, TailPercentile};
+use super::policy::{PolicySpec, PollSchedule, SwitchReason, ThreadGauges, ThreadSignals, ThreadingPolicy};
+use super::preferred::{FANOUT, HOLD, PreferredSetup, is_step_down, with_fanout};
+use super::setup::ThreadingSetup;
 use super::window::WINDOW_MAX;
-use super::wish::{FANOUT, HOLD, Wish, is_step_down, of_fanout};
-use leeward_core::params::{Kind, ParamSpec};
+use leeward_core::params::{ParamKind, ParamSpec};
 use leeward_core::units::{Nanos, Rate, Time};
 
 /// The registry's entry.
@@ -16,21 +16,28 @@ pub const POLICY: PolicySpec = PolicySpec {
     params: &[
         ParamSpec {
             name: "window",
-            kind: Kind::Count { min: 2, max: WINDOW_MAX as u64 },
+            kind: ParamKind::Count { min: 2, max: WINDOW_MAX as u64 },
             default: "5",
             doc: "arrivals whose rate is taken",
-            tune: &["5", "12", "50"],
+            tuning_values: &["5", "12", "50"],
         },
         FANOUT,
         HOLD,
     ],
     build: |params, environment| {
-        let curves = of_fanout("utune", params, environment.curves.as_deref())?;
-        let envelope = Envelope::new(curves, Objective::Latency(Tail::P99), 1.0);
-        let wish = Wish::new(envelope.best(Rate(0.0)).setup);
+        let curves = with_fanout("utune", params, environment.curves.as_deref())?;
+        let envelope = Envelope::new(curves, Objective::Latency(TailPercentile::P99), 1.0);
+        let wish = PreferredSetup::new(envelope.best(Rate(0.0)).setup);
         let hold = params.choice(HOLD.name, "on") == "on";
         let window = params.count("window", 5) as usize;
-        Ok(Box::new(Utune { envelope, window, hold, target: environment.target, wish, timeout: Time::NEVER }))
+        Ok(Box::new(Utune {
+            envelope,
+            window,
+            hold,
+            target: environment.target,
+            preferred: wish,
+            timeout: Time::NEVER,
+        }))
     },
 };
 
@@ -44,39 +51,39 @@ pub struct Utune {
     window: usize,
     hold: bool,
     target: Nanos,
-    wish: Wish,
+    preferred: PreferredSetup,
     timeout: Time,
 }
 
 impl ThreadingPolicy for Utune {
-    fn initial(&self) -> Threading {
+    fn initial(&self) -> ThreadingSetup {
         self.envelope.best(Rate(0.0)).setup
     }
 
-    fn choices(&self) -> Vec<Threading> {
+    fn choices(&self) -> Vec<ThreadingSetup> {
         self.envelope.intervals().map(|(_, curve)| curve.setup).collect()
     }
 
-    fn pace(&self) -> Pace {
-        Pace::Arrivals(self.window as u16)
+    fn poll_schedule(&self) -> PollSchedule {
+        PollSchedule::Arrivals(self.window as u16)
     }
 
     fn window(&self) -> usize {
         self.window
     }
 
-    fn decide(&mut self, signals: &ThreadSignals) -> Option<Threading> {
-        if !self.wish.advances(signals.now) {
+    fn decide(&mut self, signals: &ThreadSignals) -> Option<ThreadingSetup> {
+        if !self.preferred.advances(signals.now) {
             return None;
         }
-        let pressed = self.wish.is_pressed(signals, self.target);
+        let pressed = self.preferred.is_under_pressure(signals, self.target);
         // Each look at a silence waits for twice as long as the last, until nothing is left to step down to.
         let silence = signals.arrivals.newest().map_or(SILENCE, |newest| signals.now.since(newest).max(SILENCE));
         let lowest = signals.current == self.initial();
         self.timeout = if lowest { Time::NEVER } else { signals.now + silence * 2 };
         let rate = signals.arrivals.rate(self.window, signals.now)?;
         let setup = self.envelope.best(rate).setup;
-        self.wish.note(rate);
+        self.preferred.record_rate(rate);
         if setup == signals.current {
             return None;
         }
@@ -86,7 +93,7 @@ impl ThreadingPolicy for Utune {
         }
         // Whatever comes now, there may be a silence to look at.
         self.timeout = signals.now + silence * 2;
-        self.wish.want(signals, setup, Reason::Estimate)
+        self.preferred.prefer(signals, setup, SwitchReason::Estimate)
     }
 
     fn next_timeout(&self) -> Time {
@@ -94,6 +101,6 @@ impl ThreadingPolicy for Utune {
     }
 
     fn gauges(&self) -> ThreadGauges {
-        self.wish.gauges(self.envelope.curves(), Tail::P99)
+        self.preferred.gauges(self.envelope.curves(), TailPercentile::P99)
     }
 }

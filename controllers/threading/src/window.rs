@@ -66,7 +66,7 @@ impl ArrivalWindow {
 
     /// The arrivals after the last two that are equal, without the one that follows these: the clock stood still before it, and the gap
     /// to it is nobody's.
-    pub fn clear(&self) -> &[Time] {
+    pub fn since_stall(&self) -> &[Time] {
         let stamps = self.stamps();
         match stamps.windows(2).rposition(|pair| pair[0] == pair[1]) {
             Some(tie) => stamps.get(tie + 2..).unwrap_or(&[]),
@@ -77,7 +77,7 @@ impl ArrivalWindow {
     /// Rate of the last `entries` arrivals as the paper estimates it (µTune §5): gaps over the time from the oldest to the youngest. A
     /// silence afterwards lowers it. `None` if fewer than two arrivals have clear stamps.
     pub fn rate(&self, entries: usize, now: Time) -> Option<Rate> {
-        let clear = self.clear();
+        let clear = self.since_stall();
         let last = &clear[clear.len().saturating_sub(entries.max(2))..];
         let (oldest, youngest) = (*last.first()?, *last.last()?);
         let span = youngest.since(oldest);

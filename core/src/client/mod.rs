@@ -6,7 +6,7 @@ mod queue;
 mod shell;
 
 pub use queue::BoundedQueue;
-pub use shell::{Client, Header, LocalEnd, LocalReason, Outlet};
+pub use shell::{Client, ClientSink, Header, LocalOutcome, LocalReason};
 
 use crate::server::{Feedback, Outcome};
 use crate::units::{Nanos, Priority, Time};
@@ -26,16 +26,16 @@ pub enum Gate {
 /// Verdict of the half on a request that the application has just issued.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
-pub enum Local {
+pub enum ClientVerdict {
     /// Queue it, or send it if the gate is open.
     Accept,
     /// End it here: the server would drop it.
-    Drop,
+    Reject,
 }
 
 /// The application issued a request.
 #[derive(Clone, Copy, Debug)]
-pub struct Submit {
+pub struct Submission {
     /// Now.
     pub now: Time,
     /// How important it is.
@@ -60,9 +60,9 @@ pub struct Reply {
 /// The client half of an algorithm: decides what may leave. One value per session; not shared between threads.
 pub trait ClientHalf: Send {
     /// Judges a request before it is queued.
-    fn submit(&mut self, event: &Submit) -> Local {
+    fn submit(&mut self, event: &Submission) -> ClientVerdict {
         let _ = event;
-        Local::Accept
+        ClientVerdict::Accept
     }
 
     /// Whether one more request may leave now; `outstanding` have left and are unanswered. Asked before each send; the
@@ -71,12 +71,12 @@ pub trait ClientHalf: Send {
 
     /// The longest that a request may wait at this client: whatever waits longer could not be in time any more. The client's own
     /// [`ClientConfig::max_delay`] holds as well.
-    fn patience(&self) -> Nanos {
+    fn max_wait(&self) -> Nanos {
         Nanos::MAX
     }
 
     /// A request has just left.
-    fn sent(&mut self, now: Time) {
+    fn on_sent(&mut self, now: Time) {
         let _ = now;
     }
 

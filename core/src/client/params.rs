@@ -1,34 +1,34 @@
 //! The parameters that every algorithm's client has in common: how much may wait there, and for how long.
 
 use crate::client::ClientConfig;
-use crate::params::{Kind, ParamSpec, Params};
+use crate::params::{ParamKind, ParamSpec, Params};
 use crate::units::Nanos;
 
 /// `client_queue`.
 pub const CLIENT_QUEUE: ParamSpec = ParamSpec {
     name: "client_queue",
-    kind: Kind::Count { min: 1, max: 65_536 },
+    kind: ParamKind::Count { min: 1, max: 65_536 },
     default: "16",
     doc: "requests that may wait at a client; the oldest is dropped for one more",
-    tune: &[],
+    tuning_values: &[],
 };
 
 /// `client_delay`.
 pub const CLIENT_DELAY: ParamSpec = ParamSpec {
     name: "client_delay",
-    kind: Kind::SPAN,
+    kind: ParamKind::ANY_DURATION,
     default: "the SLO",
     doc: "a request that has waited this long at the client expires",
-    tune: &[],
+    tuning_values: &[],
 };
 
 /// `max_outstanding`.
 pub const MAX_OUTSTANDING: ParamSpec = ParamSpec {
     name: "max_outstanding",
-    kind: Kind::Count { min: 1, max: 1_000_000 },
+    kind: ParamKind::Count { min: 1, max: 1_000_000 },
     default: "256",
     doc: "unanswered requests per client, whatever the controller allows: the connection's back-pressure",
-    tune: &[],
+    tuning_values: &[],
 };
 
 /// Reads the three; `max_delay` is the algorithm's default for `client_delay`.

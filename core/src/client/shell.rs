@@ -1,7 +1,7 @@
 //! The client around a [`ClientHalf`]: queue, expiry, demand, and the promise that each request ends exactly once.
 //! Never here: what may leave and when, which is the half's decision.
 
-use super::{BoundedQueue, ClientConfig, ClientHalf, ClientParts, Gate, Local, Reply, Submit};
+use super::{BoundedQueue, ClientConfig, ClientHalf, ClientParts, ClientVerdict, Gate, Reply, Submission};
 use crate::server::{Feedback, Outcome};
 use crate::units::{CreditId, Nanos, Priority, Time};
 
@@ -30,7 +30,7 @@ pub enum LocalReason {
 
 /// A request's end at the client: the reason, and how long it waited there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct LocalEnd {
+pub struct LocalOutcome {
     /// Why.
     pub reason: LocalReason,
     /// Time since the application issued it.
@@ -38,16 +38,16 @@ pub struct LocalEnd {
 }
 
 /// Where a client's decisions go: a socket, or a virtual wire.
-pub trait Outlet<T> {
+pub trait ClientSink<T> {
     /// Send this request now.
     fn send(&mut self, request: T, header: Header);
     /// This request ends here.
-    fn end(&mut self, request: T, end: LocalEnd);
+    fn end(&mut self, request: T, end: LocalOutcome);
     /// Tell the server the current demand in a message of its own.
     fn send_demand(&mut self, demand: u32);
 }
 
-struct Waiting<T> {
+struct QueuedRequest<T> {
     request: T,
     priority: Priority,
 }
@@ -57,11 +57,11 @@ struct Waiting<T> {
 pub struct Client<T> {
     half: Box<dyn ClientHalf>,
     config: ClientConfig,
-    queue: BoundedQueue<Waiting<T>>,
+    queue: BoundedQueue<QueuedRequest<T>>,
     outstanding: u32,
     reserved: u32,
-    elsewhere: u32,
-    announced: u32,
+    waiting_elsewhere: u32,
+    announced_demand: u32,
     credit: CreditId,
 }
 
@@ -74,22 +74,22 @@ impl<T> Client<T> {
             config: parts.config,
             outstanding: 0,
             reserved: 0,
-            elsewhere: 0,
-            announced: 0,
+            waiting_elsewhere: 0,
+            announced_demand: 0,
             credit: CreditId::NONE,
         }
     }
 
     /// The application issues a request.
-    pub fn submit(&mut self, now: Time, request: T, priority: Priority, random: u64, out: &mut impl Outlet<T>) {
+    pub fn submit(&mut self, now: Time, request: T, priority: Priority, random: u64, out: &mut impl ClientSink<T>) {
         // A timer may be late: what has expired or may leave by now goes before the new request, not into an overflow.
-        self.let_out(now, out);
-        if self.half.submit(&Submit { now, priority, random }) == Local::Drop {
-            out.end(request, LocalEnd { reason: LocalReason::Throttled, waited: Nanos::ZERO });
+        self.send_ready(now, out);
+        if self.half.submit(&Submission { now, priority, random }) == ClientVerdict::Reject {
+            out.end(request, LocalOutcome { reason: LocalReason::Throttled, waited: Nanos::ZERO });
         } else if self.queue.is_empty() && self.gate(now) == Gate::Open {
-            self.send(now, Waiting { request, priority }, out);
-        } else if let Some((oldest, waited)) = self.queue.push(now, Waiting { request, priority }) {
-            out.end(oldest.request, LocalEnd { reason: LocalReason::Overflow, waited });
+            self.send(now, QueuedRequest { request, priority }, out);
+        } else if let Some((oldest, waited)) = self.queue.push(now, QueuedRequest { request, priority }) {
+            out.end(oldest.request, LocalOutcome { reason: LocalReason::Overflow, waited });
         }
         self.announce(out);
     }
@@ -109,14 +109,14 @@ impl<T> Client<T> {
     }
 
     /// Sends a request on its reservation, at once: a window that has shrunk meanwhile does not take it back.
-    pub fn submit_reserved(&mut self, now: Time, request: T, priority: Priority, out: &mut impl Outlet<T>) {
+    pub fn submit_reserved(&mut self, now: Time, request: T, priority: Priority, out: &mut impl ClientSink<T>) {
         self.release();
-        self.send(now, Waiting { request, priority }, out);
+        self.send(now, QueuedRequest { request, priority }, out);
     }
 
     /// How many requests wait elsewhere for a reservation here: the server is told of them as of those that wait here.
-    pub fn set_waiting_elsewhere(&mut self, requests: u32, out: &mut impl Outlet<T>) {
-        self.elsewhere = requests;
+    pub fn set_waiting_elsewhere(&mut self, requests: u32, out: &mut impl ClientSink<T>) {
+        self.waiting_elsewhere = requests;
         self.announce(out);
     }
 
@@ -127,7 +127,7 @@ impl<T> Client<T> {
         outcome: Outcome,
         round_trip: Nanos,
         feedback: &Feedback,
-        out: &mut impl Outlet<T>,
+        out: &mut impl ClientSink<T>,
     ) {
         debug_assert!(self.outstanding > 0, "a reply to nothing");
         self.outstanding = self.outstanding.saturating_sub(1);
@@ -137,21 +137,21 @@ impl<T> Client<T> {
     }
 
     /// An explicit credit message came.
-    pub fn on_credit(&mut self, now: Time, feedback: &Feedback, out: &mut impl Outlet<T>) {
+    pub fn on_credit(&mut self, now: Time, feedback: &Feedback, out: &mut impl ClientSink<T>) {
         self.half.credit(now, feedback);
         self.credit = feedback.credit;
         self.drain(now, out);
     }
 
     /// Time has passed. A spurious call does nothing.
-    pub fn on_timer(&mut self, now: Time, out: &mut impl Outlet<T>) {
+    pub fn on_timer(&mut self, now: Time, out: &mut impl ClientSink<T>) {
         self.drain(now, out);
     }
 
     /// When [`Client::on_timer`] wants to be called next: the oldest request's expiry, or the gate's opening. `None`
     /// while nothing waits.
     pub fn next_timeout(&mut self, now: Time) -> Option<Time> {
-        let expiry = self.queue.oldest()? + self.patience();
+        let expiry = self.queue.oldest()? + self.max_wait();
         let opening = match self.gate(now) {
             Gate::OpensAt(at) => at,
             Gate::Open => now,
@@ -163,7 +163,7 @@ impl<T> Client<T> {
 
     /// The application wants a request no more: the first that waits here and that `is` holds for leaves the queue, and
     /// is given back with how long it waited. `None` if there is none; one that has left can't be called back.
-    pub fn cancel(&mut self, now: Time, is: impl Fn(&T) -> bool, out: &mut impl Outlet<T>) -> Option<(T, Nanos)> {
+    pub fn cancel(&mut self, now: Time, is: impl Fn(&T) -> bool, out: &mut impl ClientSink<T>) -> Option<(T, Nanos)> {
         let (waiting, waited) = self.queue.remove(now, |waiting| is(&waiting.request))?;
         self.announce(out);
         Some((waiting.request, waited))
@@ -183,7 +183,7 @@ impl<T> Client<T> {
 
     /// Requests that wait here, or elsewhere for a reservation here.
     pub fn demand(&self) -> u32 {
-        (self.queue.len() as u32).saturating_add(self.elsewhere)
+        (self.queue.len() as u32).saturating_add(self.waiting_elsewhere)
     }
 
     /// Requests sent and not answered.
@@ -199,17 +199,17 @@ impl<T> Client<T> {
         self.half.gate(now, taken)
     }
 
-    fn patience(&self) -> Nanos {
-        self.config.max_delay.min(self.half.patience())
+    fn max_wait(&self) -> Nanos {
+        self.config.max_delay.min(self.half.max_wait())
     }
 
-    fn drain(&mut self, now: Time, out: &mut impl Outlet<T>) {
-        self.let_out(now, out);
+    fn drain(&mut self, now: Time, out: &mut impl ClientSink<T>) {
+        self.send_ready(now, out);
         self.announce(out);
     }
 
     /// Ends what has waited too long and sends what may leave.
-    fn let_out(&mut self, now: Time, out: &mut impl Outlet<T>) {
+    fn send_ready(&mut self, now: Time, out: &mut impl ClientSink<T>) {
         self.expire(now, out);
         while !self.queue.is_empty() && self.gate(now) == Gate::Open {
             if let Some((waiting, _)) = self.queue.pop(now) {
@@ -218,27 +218,30 @@ impl<T> Client<T> {
         }
     }
 
-    fn expire(&mut self, now: Time, out: &mut impl Outlet<T>) {
-        let patience = self.patience();
+    fn expire(&mut self, now: Time, out: &mut impl ClientSink<T>) {
+        let patience = self.max_wait();
         while self.queue.oldest().is_some_and(|since| now.since(since) >= patience) {
             if let Some((waiting, waited)) = self.queue.pop(now) {
-                out.end(waiting.request, LocalEnd { reason: LocalReason::Expired, waited });
+                out.end(waiting.request, LocalOutcome { reason: LocalReason::Expired, waited });
             }
         }
     }
 
-    fn send(&mut self, now: Time, waiting: Waiting<T>, out: &mut impl Outlet<T>) {
+    fn send(&mut self, now: Time, waiting: QueuedRequest<T>, out: &mut impl ClientSink<T>) {
         self.outstanding += 1;
-        self.half.sent(now);
-        self.announced = self.demand();
-        out.send(waiting.request, Header { demand: self.announced, priority: waiting.priority, credit: self.credit });
+        self.half.on_sent(now);
+        self.announced_demand = self.demand();
+        out.send(
+            waiting.request,
+            Header { demand: self.announced_demand, priority: waiting.priority, credit: self.credit },
+        );
     }
 
     /// Tells of a demand that no request has carried, if the algorithm wants that.
-    fn announce(&mut self, out: &mut impl Outlet<T>) {
+    fn announce(&mut self, out: &mut impl ClientSink<T>) {
         let demand = self.demand();
-        if demand != self.announced && self.half.announces_demand() {
-            self.announced = demand;
+        if demand != self.announced_demand && self.half.announces_demand() {
+            self.announced_demand = demand;
             out.send_demand(demand);
         }
     }
@@ -266,11 +269,11 @@ mod tests {
     #[derive(Default)]
     struct Log(Vec<String>);
 
-    impl Outlet<u32> for Log {
+    impl ClientSink<u32> for Log {
         fn send(&mut self, request: u32, header: Header) {
             self.0.push(format!("send {request} demand {}", header.demand));
         }
-        fn end(&mut self, request: u32, end: LocalEnd) {
+        fn end(&mut self, request: u32, end: LocalOutcome) {
             self.0.push(format!("end {request} {:?} after {}", end.reason, end.waited));
         }
         fn send_demand(&mut self, demand: u32) {
@@ -312,11 +315,11 @@ mod tests {
     #[derive(Default)]
     struct Grants(Vec<(u32, u64)>);
 
-    impl Outlet<u32> for Grants {
+    impl ClientSink<u32> for Grants {
         fn send(&mut self, request: u32, header: Header) {
             self.0.push((request, header.credit.0));
         }
-        fn end(&mut self, _: u32, _: LocalEnd) {}
+        fn end(&mut self, _: u32, _: LocalOutcome) {}
         fn send_demand(&mut self, _: u32) {}
     }
 

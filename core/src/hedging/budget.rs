@@ -13,25 +13,25 @@ const SAVED_MAX: u32 = 10;
 #[derive(Clone, Debug)]
 pub struct RetryBudget {
     percent: u32,
-    saved: u32,
+    balance: u32,
 }
 
 impl RetryBudget {
     /// A budget of `percent` retries per hundred calls, with its savings full.
     pub fn new(percent: u32) -> Self {
-        RetryBudget { percent, saved: if percent == 0 { 0 } else { SAVED_MAX * WHOLE } }
+        RetryBudget { percent, balance: if percent == 0 { 0 } else { SAVED_MAX * WHOLE } }
     }
 
     /// A call was made.
-    pub fn pay_in(&mut self) {
-        self.saved = self.saved.saturating_add(self.percent).min(SAVED_MAX * WHOLE);
+    pub fn deposit(&mut self) {
+        self.balance = self.balance.saturating_add(self.percent).min(SAVED_MAX * WHOLE);
     }
 
     /// Whether one more may be sent again; if so, it is paid for.
-    pub fn take(&mut self) -> bool {
-        let enough = self.saved >= WHOLE;
+    pub fn try_withdraw(&mut self) -> bool {
+        let enough = self.balance >= WHOLE;
         if enough {
-            self.saved -= WHOLE;
+            self.balance -= WHOLE;
         }
         enough
     }
@@ -46,8 +46,8 @@ mod tests {
         let mut budget = RetryBudget::new(10);
         let mut retries = 0;
         for _ in 0..1_000 {
-            budget.pay_in();
-            retries += u32::from(budget.take());
+            budget.deposit();
+            retries += u32::from(budget.try_withdraw());
         }
         // The first ten are saved, and each tenth call pays for one.
         assert_eq!(retries, 10 + 99);
@@ -57,8 +57,8 @@ mod tests {
     fn none_is_none() {
         let mut budget = RetryBudget::new(0);
         for _ in 0..1_000 {
-            budget.pay_in();
-            assert!(!budget.take());
+            budget.deposit();
+            assert!(!budget.try_withdraw());
         }
     }
 }

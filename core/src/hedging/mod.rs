@@ -4,10 +4,10 @@
 //! `budget`: the calls that may be made again, as a part of all calls. `waits`: how long a leaf is waited for at all.
 
 mod budget;
-mod waits;
+mod timeouts;
 
 pub use budget::RetryBudget;
-pub use waits::Waits;
+pub use timeouts::LeafTimeouts;
 
 use crate::units::{Nanos, Time};
 
@@ -18,27 +18,27 @@ const RETRIES: u32 = 10;
 /// Round trips of which the 95th percentile is taken.
 const SAMPLES: usize = 64;
 /// Round trips before it is believed.
-const ENOUGH: usize = 32;
+const MIN_SAMPLES: usize = 32;
 /// The percentile is taken anew after so many.
-const AGAIN: usize = 16;
+const REFRESH_INTERVAL: usize = 16;
 /// A leaf that has dropped a call or taken credits back gets no second calls for so long: they would be load upon overload.
-const REST: Nanos = Nanos::from_millis(100);
+const BACKOFF: Nanos = Nanos::from_millis(100);
 
 /// A leaf's tail.
 #[derive(Clone, Debug)]
-struct Tail {
+struct LeafLatency {
     /// The last round trips, in nanoseconds, the oldest overwritten first.
     samples: Box<[u32; SAMPLES]>,
     count: usize,
     p95: Option<Nanos>,
     /// Calls that the leaf allowed to be unanswered when it was last looked at.
     allowed: u32,
-    rests_until: Time,
+    backoff_until: Time,
 }
 
-impl Default for Tail {
+impl Default for LeafLatency {
     fn default() -> Self {
-        Tail { samples: Box::new([0; SAMPLES]), count: 0, p95: None, allowed: 0, rests_until: Time::ZERO }
+        LeafLatency { samples: Box::new([0; SAMPLES]), count: 0, p95: None, allowed: 0, backoff_until: Time::ZERO }
     }
 }
 
@@ -58,31 +58,31 @@ impl Default for Tail {
 /// assert!(hedges.may_hedge(Time::ZERO, (0, 8), (1, 8)));
 /// ```
 #[derive(Clone, Debug)]
-pub struct Hedges {
-    tails: Vec<Tail>,
+pub struct HedgingPolicy {
+    leaves: Vec<LeafLatency>,
     hedges: RetryBudget,
     retries: RetryBudget,
 }
 
-impl Hedges {
+impl HedgingPolicy {
     /// No calls yet to any of so many leaves, and both budgets full.
     pub fn new(leaves: usize) -> Self {
-        let tails = vec![Tail::default(); leaves];
-        Hedges { tails, hedges: RetryBudget::new(HEDGES), retries: RetryBudget::new(RETRIES) }
+        let tails = vec![LeafLatency::default(); leaves];
+        HedgingPolicy { leaves: tails, hedges: RetryBudget::new(HEDGES), retries: RetryBudget::new(RETRIES) }
     }
 
     /// A call was made: it pays for a part of a second one.
-    pub fn called(&mut self) {
-        self.hedges.pay_in();
-        self.retries.pay_in();
+    pub fn record_call(&mut self) {
+        self.hedges.deposit();
+        self.retries.deposit();
     }
 
     /// A leaf has answered after so long, and now allows so many calls.
-    pub fn answered(&mut self, leaf: usize, round_trip: Nanos) {
-        let Some(tail) = self.tails.get_mut(leaf) else { return };
+    pub fn record_response(&mut self, leaf: usize, round_trip: Nanos) {
+        let Some(tail) = self.leaves.get_mut(leaf) else { return };
         tail.samples[tail.count % SAMPLES] = u32::try_from(round_trip.0).unwrap_or(u32::MAX);
         tail.count += 1;
-        if tail.count >= ENOUGH && tail.count.is_multiple_of(AGAIN) {
+        if tail.count >= MIN_SAMPLES && tail.count.is_multiple_of(REFRESH_INTERVAL) {
             let mut sorted = *tail.samples;
             let known = &mut sorted[..tail.count.min(SAMPLES)];
             let place = known.len() * 95 / 100;
@@ -91,39 +91,39 @@ impl Hedges {
     }
 
     /// A leaf has dropped a call.
-    pub fn dropped(&mut self, now: Time, leaf: usize) {
-        if let Some(tail) = self.tails.get_mut(leaf) {
-            tail.rests_until = now + REST;
+    pub fn record_rejection(&mut self, now: Time, leaf: usize) {
+        if let Some(tail) = self.leaves.get_mut(leaf) {
+            tail.backoff_until = now + BACKOFF;
         }
     }
 
     /// How long a call of a leaf takes before it is worth a second one; `None` while that is not known.
-    pub fn patience(&self, leaf: usize) -> Option<Nanos> {
-        self.tails.get(leaf)?.p95
+    pub fn hedge_delay(&self, leaf: usize) -> Option<Nanos> {
+        self.leaves.get(leaf)?.p95
     }
 
     /// Whether a leaf is neither overloaded nor about to be, as far as can be seen: it has dropped nothing lately, and its window has not
     /// shrunk. It allows so many calls now.
-    fn is_well(&mut self, now: Time, leaf: usize, allowed: u32) -> bool {
-        let Some(tail) = self.tails.get_mut(leaf) else { return false };
+    fn is_healthy(&mut self, now: Time, leaf: usize, allowed: u32) -> bool {
+        let Some(tail) = self.leaves.get_mut(leaf) else { return false };
         if allowed < tail.allowed {
-            tail.rests_until = now + REST;
+            tail.backoff_until = now + BACKOFF;
         }
         tail.allowed = allowed;
-        now >= tail.rests_until
+        now >= tail.backoff_until
     }
 
     /// Whether a call that takes long at `first` may be made again at `second`; if so, that is paid for. Each with the calls that it
     /// allows.
-    pub fn may_hedge(&mut self, now: Time, first: (usize, u32), second: (usize, u32)) -> bool {
+    pub fn try_hedge(&mut self, now: Time, first: (usize, u32), second: (usize, u32)) -> bool {
         // Both are looked at, so that both are known the next time.
-        let first_is_well = self.is_well(now, first.0, first.1);
-        self.is_well(now, second.0, second.1) && first_is_well && self.hedges.take()
+        let first_is_well = self.is_healthy(now, first.0, first.1);
+        self.is_healthy(now, second.0, second.1) && first_is_well && self.hedges.try_withdraw()
     }
 
     /// Whether a call that was rejected may be made at `second`; if so, that is paid for.
-    pub fn may_retry(&mut self, now: Time, second: (usize, u32)) -> bool {
-        self.is_well(now, second.0, second.1) && self.retries.take()
+    pub fn try_retry(&mut self, now: Time, second: (usize, u32)) -> bool {
+        self.is_healthy(now, second.0, second.1) && self.retries.try_withdraw()
     }
 }
 
@@ -136,27 +136,27 @@ mod tests {
 
     #[test]
     fn patience_is_the_95th_percentile_of_what_came_last() {
-        let mut hedges = Hedges::new(2);
-        for trip in 0..ENOUGH as u64 - 1 {
-            hedges.answered(A, Nanos(trip));
+        let mut hedges = HedgingPolicy::new(2);
+        for trip in 0..MIN_SAMPLES as u64 - 1 {
+            hedges.record_response(A, Nanos(trip));
         }
-        assert_eq!(hedges.patience(A), None, "too few");
-        (0..SAMPLES as u64).for_each(|trip| hedges.answered(A, Nanos(trip)));
+        assert_eq!(hedges.hedge_delay(A), None, "too few");
+        (0..SAMPLES as u64).for_each(|trip| hedges.record_response(A, Nanos(trip)));
         // One more, so that the last of them completes a count.
-        (0..=AGAIN).for_each(|_| hedges.answered(A, Nanos(1_000)));
-        assert_eq!(hedges.patience(A), Some(Nanos(1_000)), "more than 5 % take so long now");
-        assert_eq!(hedges.patience(B), None);
-        assert_eq!(hedges.patience(2), None);
-        hedges.answered(2, Nanos(1));
+        (0..=REFRESH_INTERVAL).for_each(|_| hedges.record_response(A, Nanos(1_000)));
+        assert_eq!(hedges.hedge_delay(A), Some(Nanos(1_000)), "more than 5 % take so long now");
+        assert_eq!(hedges.hedge_delay(B), None);
+        assert_eq!(hedges.hedge_delay(2), None);
+        hedges.record_response(2, Nanos(1));
     }
 
     #[test]
     fn second_calls_are_a_twentieth_of_calls() {
-        let mut hedges = Hedges::new(2);
+        let mut hedges = HedgingPolicy::new(2);
         let mut made = 0;
         for _ in 0..10_000 {
-            hedges.called();
-            made += u32::from(hedges.may_hedge(Time(1), (A, 9), (B, 9)));
+            hedges.record_call();
+            made += u32::from(hedges.try_hedge(Time(1), (A, 9), (B, 9)));
         }
         // Ten were saved.
         assert!((500..=510).contains(&made), "{made}");
@@ -164,17 +164,17 @@ mod tests {
 
     #[test]
     fn overload_ends_them() {
-        let mut hedges = Hedges::new(2);
+        let mut hedges = HedgingPolicy::new(2);
         let now = Time::ZERO + Nanos::from_secs(1);
-        assert!(hedges.may_hedge(now, (A, 8), (B, 8)));
-        hedges.dropped(now, A);
-        assert!(!hedges.may_hedge(now, (A, 8), (B, 8)), "it would come from a leaf that drops");
-        assert!(!hedges.may_hedge(now, (B, 8), (A, 8)), "it would go to a leaf that drops");
-        assert!(hedges.may_hedge(now + REST, (A, 8), (B, 8)));
-        assert!(!hedges.may_hedge(now + REST, (A, 7), (B, 8)), "its pool shrank");
-        assert!(!hedges.may_hedge(now + REST, (A, 7), (B, 8)), "for a while");
-        assert!(hedges.may_hedge(now + REST * 2, (A, 7), (B, 8)));
-        assert!(!hedges.may_retry(now + REST * 2, (B, 1)));
-        assert!(hedges.may_retry(now + REST * 2, (A, 7)));
+        assert!(hedges.try_hedge(now, (A, 8), (B, 8)));
+        hedges.record_rejection(now, A);
+        assert!(!hedges.try_hedge(now, (A, 8), (B, 8)), "it would come from a leaf that drops");
+        assert!(!hedges.try_hedge(now, (B, 8), (A, 8)), "it would go to a leaf that drops");
+        assert!(hedges.try_hedge(now + BACKOFF, (A, 8), (B, 8)));
+        assert!(!hedges.try_hedge(now + BACKOFF, (A, 7), (B, 8)), "its pool shrank");
+        assert!(!hedges.try_hedge(now + BACKOFF, (A, 7), (B, 8)), "for a while");
+        assert!(hedges.try_hedge(now + BACKOFF * 2, (A, 7), (B, 8)));
+        assert!(!hedges.try_retry(now + BACKOFF * 2, (B, 1)));
+        assert!(hedges.try_retry(now + BACKOFF * 2, (A, 7)));
     }
 }

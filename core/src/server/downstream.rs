@@ -18,9 +18,9 @@ pub struct Downstream {
     /// W: credits that this server holds there, the sum of its windows.
     pub credits: u64,
     /// f: calls there per request of this server, an average.
-    pub per_request: f64,
+    pub calls_per_request: f64,
     /// Requests that this server has taken in and not answered; `None` if the plant does not tell.
-    pub requests: Option<u64>,
+    pub in_flight: Option<u64>,
     /// Requests less important than this are dropped there: the smallest of what they last told.
     pub threshold: Priority,
 }
@@ -31,12 +31,12 @@ impl Downstream {
 
     /// So many credits, for so many calls per request.
     pub const fn new(credits: u64, per_request: f64) -> Self {
-        Downstream { credits, per_request, requests: None, threshold: Priority::LOWEST }
+        Downstream { credits, calls_per_request: per_request, in_flight: None, threshold: Priority::LOWEST }
     }
 
     /// The same with [`Downstream::requests`].
-    pub const fn with_requests(mut self, requests: u64) -> Self {
-        self.requests = Some(requests);
+    pub const fn with_in_flight(mut self, requests: u64) -> Self {
+        self.in_flight = Some(requests);
         self
     }
 
@@ -47,16 +47,16 @@ impl Downstream {
     }
 
     /// W / f: requests of this server that the credits last for; infinite where no request needs any.
-    pub fn requests_allowed(&self) -> f64 {
-        if self.per_request > 0.0 { self.credits as f64 / self.per_request } else { f64::INFINITY }
+    pub fn max_requests(&self) -> f64 {
+        if self.calls_per_request > 0.0 { self.credits as f64 / self.calls_per_request } else { f64::INFINITY }
     }
 
     /// The one of `servers` whose credits last for the fewest requests, of equals the first, with the smallest threshold of
     /// all.
-    pub fn narrowest(servers: impl IntoIterator<Item = Downstream>) -> Self {
+    pub fn bottleneck(servers: impl IntoIterator<Item = Downstream>) -> Self {
         let narrower = |least: Downstream, next: Downstream| {
             let threshold = least.threshold.min(next.threshold);
-            if next.requests_allowed() < least.requests_allowed() { next } else { least }.with_threshold(threshold)
+            if next.max_requests() < least.max_requests() { next } else { least }.with_threshold(threshold)
         };
         servers.into_iter().fold(Downstream::UNLIMITED, narrower)
     }
@@ -68,16 +68,16 @@ mod tests {
 
     #[test]
     fn the_narrowest_lasts_for_the_fewest_requests() {
-        assert_eq!(Downstream::narrowest([]), Downstream::UNLIMITED);
+        assert_eq!(Downstream::bottleneck([]), Downstream::UNLIMITED);
         let [wide, narrow, unused] = [Downstream::new(10, 1.0), Downstream::new(30, 4.0), Downstream::new(0, 0.0)];
-        assert_eq!(Downstream::narrowest([wide, narrow, unused]), narrow);
-        assert_eq!(Downstream::narrowest([unused]), Downstream::UNLIMITED);
+        assert_eq!(Downstream::bottleneck([wide, narrow, unused]), narrow);
+        assert_eq!(Downstream::bottleneck([unused]), Downstream::UNLIMITED);
     }
 
     #[test]
     fn a_rate_that_is_none_limits_nothing() {
         for rate in [f64::NAN, -1.0, 0.0] {
-            assert_eq!(Downstream::new(5, rate).requests_allowed(), f64::INFINITY);
+            assert_eq!(Downstream::new(5, rate).max_requests(), f64::INFINITY);
         }
     }
 }

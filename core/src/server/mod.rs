@@ -14,14 +14,14 @@ mod downstream;
 mod session;
 
 pub use downstream::Downstream;
-pub use session::{CoreId, Session, SessionSlot, SessionState, Ticket};
+pub use session::{CoreId, PendingRequest, Session, SessionSlot, SessionState};
 
 use crate::budget::Budget;
 use crate::units::{Cost, CreditId, Credits, Method, Nanos, Priority, Tenant, Time};
 
 /// A client has registered (or connected, where the protocol has no registration).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Opened {
+pub struct Registration {
     /// Now.
     pub now: Time,
     /// Requests that wait at the client.
@@ -188,7 +188,7 @@ pub enum Outcome {
     /// The request was executed and its response is about to leave.
     Completed,
     /// The request was rejected and a drop is about to leave.
-    Dropped,
+    Rejected,
 }
 
 /// A response or a drop is about to leave.
@@ -230,7 +230,7 @@ impl Feedback {
 /// keep in the session, too ([`SessionState`]).
 pub trait Admission: Send {
     /// A session registers on this core.
-    fn open(&mut self, session: &mut Session, event: &Opened) {
+    fn open(&mut self, session: &mut Session, event: &Registration) {
         let _ = (session, event);
     }
 
@@ -240,7 +240,7 @@ pub trait Admission: Send {
     /// Decides once more when an admitted request's turn has come. It has `waited` since its packet arrived; a plant that
     /// knows the CPU time of receiving the request leaves it out. A rejection costs no more here than on arrival and spares
     /// the execution, but its client learns of it later.
-    fn execute(&mut self, waited: Nanos) -> Verdict {
+    fn on_dequeue(&mut self, waited: Nanos) -> Verdict {
         let _ = waited;
         Verdict::Admit
     }
@@ -291,9 +291,9 @@ pub struct Signals {
     /// Requests answered with a result since the last tick.
     pub completions: u64,
     /// Requests rejected since the last tick, for whatever reason.
-    pub drops: u64,
+    pub rejections: u64,
     /// Drops of `drops` that were refused a lock ([`RejectReason::Lock`]).
-    pub lock_drops: u64,
+    pub lock_rejections: u64,
 }
 
 impl Signals {
@@ -305,8 +305,8 @@ impl Signals {
             run_delay: Nanos::ZERO,
             arrivals: 0,
             completions: 0,
-            drops: 0,
-            lock_drops: 0,
+            rejections: 0,
+            lock_rejections: 0,
         }
     }
 
@@ -318,7 +318,7 @@ impl Signals {
 
 /// An allocator has granted more cores, or cores have parked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct CoresGranted {
+pub struct CoreGrant {
     /// Now.
     pub now: Time,
     /// `N_a`: how many were granted just now; they can be used after the plant's allocation delay. 0: some have parked.
@@ -337,14 +337,14 @@ pub trait ControlLoop: Send {
 
     /// An allocator has granted the server more cores, in between ticks: the plant asks [`Admission::next_to_wake`]
     /// afterwards, as after a tick. Or the server has fewer now, of which `event.granted` is 0.
-    fn cores_granted(&mut self, event: &CoresGranted) {
+    fn on_core_grant(&mut self, event: &CoreGrant) {
         let _ = event;
     }
 
     /// Tells what the narrowest of the servers that this one asks lets through, before a tick ([`Downstream::narrowest`]).
     /// It holds until the next call; a server that asks nobody never calls it. A controller with a pool of credits gives
     /// its clients no more than that, so that a request is not begun here that could not be finished behind.
-    fn downstream(&mut self, event: &Downstream) {
+    fn set_downstream(&mut self, event: &Downstream) {
         let _ = event;
     }
 

@@ -25,19 +25,19 @@ pub struct Session {
     /// Requests that waited at the client when it last told; written by the plant only.
     pub demand: u32,
     pending: u32,
-    answered: Method,
+    last_method: Method,
     state: [u64; 2],
 }
 
 impl Session {
     /// A session that holds nothing yet.
     pub const fn new(slot: SessionSlot, core: CoreId) -> Self {
-        Session { slot, core, window: Credits(0), demand: 0, pending: 0, answered: Method::DEFAULT, state: [0; 2] }
+        Session { slot, core, window: Credits(0), demand: 0, pending: 0, last_method: Method::DEFAULT, state: [0; 2] }
     }
 
     /// Method of the request that was answered last, in [`Admission::reply`] the one that is answered now.
-    pub const fn answered(&self) -> Method {
-        self.answered
+    pub const fn last_method(&self) -> Method {
+        self.last_method
     }
 
     /// Requests received and not yet answered: the number of tickets that are out.
@@ -47,15 +47,15 @@ impl Session {
 
     /// Tells the session's core of a request that was received and parsed. The ticket is for [`Session::reply`], whatever
     /// the verdict: a rejected request is answered with a drop.
-    pub fn request(&mut self, core: &mut dyn Admission, event: &Arrival) -> (Verdict, Ticket) {
+    pub fn request(&mut self, core: &mut dyn Admission, event: &Arrival) -> (Verdict, PendingRequest) {
         self.pending += 1;
         self.demand = event.demand;
-        (core.request(self, event), Ticket::of(self, event.method))
+        (core.request(self, event), PendingRequest::new(self, event.method))
     }
 
     /// Tells the session's core that the response or drop of a request leaves; returns what goes back with it.
-    pub fn reply(&mut self, core: &mut dyn Admission, ticket: Ticket, event: &Departure) -> Feedback {
-        self.answered = ticket.method;
+    pub fn reply(&mut self, core: &mut dyn Admission, ticket: PendingRequest, event: &Departure) -> Feedback {
+        self.last_method = ticket.method;
         ticket.check(self);
         self.pending = self.pending.saturating_sub(1);
         core.reply(self, event)
@@ -80,8 +80,8 @@ impl Session {
     }
 
     /// Sets what a plant had set for a recorded call, for a replay.
-    pub fn set_recorded(&mut self, pending: u32, demand: u32, answered: Method) {
-        (self.pending, self.demand, self.answered) = (pending, demand, answered);
+    pub fn restore(&mut self, pending: u32, demand: u32, answered: Method) {
+        (self.pending, self.demand, self.last_method) = (pending, demand, answered);
     }
 }
 
@@ -100,18 +100,18 @@ impl Session {
 /// ```
 #[derive(Debug)]
 #[must_use = "an unanswered request stays pending until its ticket is given to `Session::reply`"]
-pub struct Ticket {
+pub struct PendingRequest {
     #[cfg(debug_assertions)]
     of: (CoreId, SessionSlot),
     // Not public: no plant can make one.
     method: Method,
 }
 
-impl Ticket {
-    fn of(session: &Session, method: Method) -> Self {
+impl PendingRequest {
+    fn new(session: &Session, method: Method) -> Self {
         #[cfg(not(debug_assertions))]
         let _ = session;
-        Ticket {
+        PendingRequest {
             method,
             #[cfg(debug_assertions)]
             of: (session.core, session.slot),

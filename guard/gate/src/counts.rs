@@ -1,18 +1,18 @@
 //! Fates of the requests, summed over the shards. Never here: distributions.
 
-use crate::arriving::Class;
-use leeward_observe::{Answer, PLACES, Reason};
+use crate::request::Class;
+use leeward_observe::{Answer, DecisionReason, ROUTE_SLOTS};
 
 /// Requests so far. Read one shard after the other: parts may be a request apart while requests come.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Counts {
+pub struct GateCounts {
     /// Came to the gate.
     pub arrived: u64,
     /// Let in.
     pub admitted: u64,
     /// Refused, by the number of the reason.
-    pub refused: [u64; Reason::ALL.len()],
+    pub rejected: [u64; DecisionReason::ALL.len()],
     /// Admitted and answered, with a result or a failure.
     pub completed: u64,
     /// Answers with a failure, of all that completed.
@@ -20,7 +20,7 @@ pub struct Counts {
     /// Answered with a result within the objective, the wait before the gate included.
     pub in_time: u64,
     /// Admitted and refused inside, by a lock for instance.
-    pub dropped: u64,
+    pub rejected_inside: u64,
     /// Admitted, and gone without an answer: cancelled, panicked, client gone.
     pub abandoned: u64,
     /// Would have been refused, if this were not a rehearsal ([`crate::Mode::Shadow`]).
@@ -29,30 +29,30 @@ pub struct Counts {
     pub malformed: u64,
 }
 
-impl Counts {
+impl GateCounts {
     /// Requests refused at the gate, for whatever reason.
-    pub fn refusals(&self) -> u64 {
-        self.refused.iter().sum()
+    pub fn rejections(&self) -> u64 {
+        self.rejected.iter().sum()
     }
 
     /// Requests refused for this reason.
-    pub fn refused_for(&self, reason: Reason) -> u64 {
-        self.refused[reason as usize]
+    pub fn rejected_for(&self, reason: DecisionReason) -> u64 {
+        self.rejected[reason as usize]
     }
 
     /// Admitted requests that have not ended.
     pub fn in_flight(&self) -> u64 {
-        self.admitted.saturating_sub(self.completed + self.dropped + self.abandoned)
+        self.admitted.saturating_sub(self.completed + self.rejected_inside + self.abandoned)
     }
 
-    pub(crate) fn add(&mut self, other: &Counts) {
+    pub(crate) fn add(&mut self, other: &GateCounts) {
         let sums = [
             (&mut self.arrived, other.arrived),
             (&mut self.admitted, other.admitted),
             (&mut self.completed, other.completed),
             (&mut self.failed, other.failed),
             (&mut self.in_time, other.in_time),
-            (&mut self.dropped, other.dropped),
+            (&mut self.rejected_inside, other.rejected_inside),
             (&mut self.abandoned, other.abandoned),
             (&mut self.shadowed, other.shadowed),
             (&mut self.malformed, other.malformed),
@@ -60,7 +60,7 @@ impl Counts {
         for (sum, part) in sums {
             *sum = sum.wrapping_add(part);
         }
-        for (sum, part) in self.refused.iter_mut().zip(other.refused) {
+        for (sum, part) in self.rejected.iter_mut().zip(other.rejected) {
             *sum = sum.wrapping_add(part);
         }
     }
@@ -68,21 +68,21 @@ impl Counts {
 
 /// Decisions by the class of the request.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct ByClass {
+pub(crate) struct ClassCounts {
     pub(crate) admitted: [u64; Class::COUNT as usize],
     /// Admitted, and ended since.
     pub(crate) ended: [u64; Class::COUNT as usize],
     /// By class and number of the reason.
-    pub(crate) refused: [[u64; Reason::ALL.len()]; Class::COUNT as usize],
+    pub(crate) rejected: [[u64; DecisionReason::ALL.len()]; Class::COUNT as usize],
 }
 
-impl ByClass {
+impl ClassCounts {
     /// Counts a decision about a request of `class`.
-    pub(crate) fn count(&mut self, class: u8, refused: Option<Reason>) {
+    pub(crate) fn count(&mut self, class: u8, refused: Option<DecisionReason>) {
         let class = usize::from(class) % self.admitted.len();
         match refused {
             None => self.admitted[class] += 1,
-            Some(reason) => self.refused[class][reason as usize] += 1,
+            Some(reason) => self.rejected[class][reason as usize] += 1,
         }
     }
 
@@ -96,8 +96,8 @@ impl ByClass {
         self.admitted.iter().zip(&self.ended).map(|(admitted, ended)| admitted.saturating_sub(*ended)).collect()
     }
 
-    pub(crate) fn add(&mut self, other: &ByClass) {
-        let refused = self.refused.iter_mut().flatten().zip(other.refused.iter().flatten());
+    pub(crate) fn add(&mut self, other: &ClassCounts) {
+        let refused = self.rejected.iter_mut().flatten().zip(other.rejected.iter().flatten());
         let admitted = self.admitted.iter_mut().zip(&other.admitted);
         let ended = self.ended.iter_mut().zip(&other.ended);
         refused.chain(admitted).chain(ended).for_each(|(sum, part)| *sum = sum.wrapping_add(*part));
@@ -106,20 +106,20 @@ impl ByClass {
 
 /// Answers by the class of the request and the place of its route.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct ByRoute([[Answered; PLACES]; Class::COUNT as usize]);
+pub(crate) struct RouteCounts([[AnswerCounts; ROUTE_SLOTS]; Class::COUNT as usize]);
 
 /// Answers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Answered {
+pub(crate) struct AnswerCounts {
     pub(crate) in_time: u64,
     pub(crate) late: u64,
     pub(crate) failed: u64,
 }
 
-impl ByRoute {
-    pub(crate) fn answered(&mut self, class: u8, place: usize, answer: Answer) {
+impl RouteCounts {
+    pub(crate) fn record(&mut self, class: u8, place: usize, answer: Answer) {
         let places = &mut self.0[usize::from(class % Class::COUNT)];
-        let count = &mut places[place.min(PLACES - 1)];
+        let count = &mut places[place.min(ROUTE_SLOTS - 1)];
         *match answer {
             Answer::InTime => &mut count.in_time,
             Answer::Late => &mut count.late,
@@ -127,7 +127,7 @@ impl ByRoute {
         } += 1;
     }
 
-    pub(crate) fn add(&mut self, other: &ByRoute) {
+    pub(crate) fn add(&mut self, other: &RouteCounts) {
         for (sum, part) in self.0.iter_mut().flatten().zip(other.0.iter().flatten()) {
             sum.in_time = sum.in_time.wrapping_add(part.in_time);
             sum.late = sum.late.wrapping_add(part.late);
@@ -136,10 +136,12 @@ impl ByRoute {
     }
 
     /// Classes and places that have answers, and the ordinary class of the first route: its counters begin with the gate.
-    pub(crate) fn told(&self) -> impl Iterator<Item = (u8, usize, Answered)> + '_ {
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (u8, usize, AnswerCounts)> + '_ {
         let classes = (0..Class::COUNT).zip(&self.0);
         let all =
             classes.flat_map(|(class, places)| places.iter().enumerate().map(move |(place, of)| (class, place, *of)));
-        all.filter(|(class, place, of)| *of != Answered::default() || (*class, *place) == (Class::NORMAL.number(), 0))
+        all.filter(|(class, place, of)| {
+            *of != AnswerCounts::default() || (*class, *place) == (Class::NORMAL.number(), 0)
+        })
     }
 }

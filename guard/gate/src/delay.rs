@@ -1,62 +1,62 @@
 //! The delay of the queue in front of the workers, from the ages of requests as they leave it: in a queue that is served in order the
 //! greatest, in one that the more important overtake on purpose the mean. Never here: where ages come from.
 
-use crate::oldest::Oldest;
+use crate::max_age::MaxAge;
 use leeward_core::units::{Nanos, Time};
 
 /// A queue's delay.
 #[derive(Debug)]
-pub(crate) enum Delay {
+pub(crate) enum DelayEstimator {
     /// Of a queue in order.
-    Oldest(Oldest),
+    Max(MaxAge),
     /// Of a room.
-    Usual(Usual),
+    Mean(MeanAge),
 }
 
-impl Delay {
+impl DelayEstimator {
     /// Older findings than `memory` are no news of now. `overtakes`: the more important pass others, as in a room.
     pub(crate) fn new(memory: Nanos, overtakes: bool) -> Self {
-        if overtakes { Delay::Usual(Usual::new(memory)) } else { Delay::Oldest(Oldest::new(memory)) }
+        if overtakes { DelayEstimator::Mean(MeanAge::new(memory)) } else { DelayEstimator::Max(MaxAge::new(memory)) }
     }
 
     /// A request leaves the queue at this age; returns the delay.
     pub(crate) fn note(&mut self, now: Time, age: Nanos) -> Nanos {
         match self {
-            Delay::Oldest(oldest) => oldest.note(now, age),
-            Delay::Usual(usual) => usual.note(now, age),
+            DelayEstimator::Max(oldest) => oldest.note(now, age),
+            DelayEstimator::Mean(usual) => usual.note(now, age),
         }
     }
 
     /// The delay as it was last known.
     pub(crate) fn delay(&self, now: Time) -> Nanos {
         match self {
-            Delay::Oldest(oldest) => oldest.delay(now),
-            Delay::Usual(usual) => usual.delay(now),
+            DelayEstimator::Max(oldest) => oldest.delay(now),
+            DelayEstimator::Mean(usual) => usual.delay(now),
         }
     }
 }
 
 /// Requests over which ages are averaged.
-const OF: f64 = 32.0;
+const MEAN_WINDOW: f64 = 32.0;
 
 /// The mean age. By Little's law it is the queue's length over its rate, in whatever order requests are served, and so the delay that the
 /// same queue would have in order. The greatest age grows with the share that the more important take: a controller that went
 /// by it would refuse more than has to be.
 #[derive(Debug)]
-pub(crate) struct Usual {
+pub(crate) struct MeanAge {
     memory: Nanos,
     mean: f64,
     at: Time,
 }
 
-impl Usual {
+impl MeanAge {
     fn new(memory: Nanos) -> Self {
-        Usual { memory, mean: 0.0, at: Time::ZERO }
+        MeanAge { memory, mean: 0.0, at: Time::ZERO }
     }
 
     fn note(&mut self, now: Time, age: Nanos) -> Nanos {
         let before = self.delay(now).0 as f64;
-        let weight = if before > 0.0 { 1.0 / OF } else { 1.0 };
+        let weight = if before > 0.0 { 1.0 / MEAN_WINDOW } else { 1.0 };
         self.mean = before + weight * (age.0 as f64 - before);
         self.at = now;
         self.delay(now)
@@ -74,7 +74,7 @@ mod tests {
     #[test]
     fn the_order_changes_no_mean() {
         let delays = |ages: [u64; 2]| {
-            let mut delay = Delay::new(Nanos(1_000), true);
+            let mut delay = DelayEstimator::new(Nanos(1_000), true);
             (0..400u64).map(|at| delay.note(Time(at), Nanos(ages[at as usize % 2])).0).skip(200).collect::<Vec<_>>()
         };
         assert!(delays([800, 800]).iter().all(|delay| *delay == 800));
@@ -83,7 +83,7 @@ mod tests {
 
     #[test]
     fn nothing_is_known_after_a_silence() {
-        let mut delay = Delay::new(Nanos(100), true);
+        let mut delay = DelayEstimator::new(Nanos(100), true);
         assert_eq!(delay.note(Time(5), Nanos(90)), Nanos(90), "the first is all that is known");
         assert_eq!((delay.delay(Time(105)), delay.delay(Time(106))), (Nanos(90), Nanos::ZERO));
         assert_eq!(delay.note(Time(300), Nanos(2)), Nanos(2));

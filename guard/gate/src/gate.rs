@@ -1,32 +1,32 @@
 //! The gate: a controller's halves for threads that come and go. Never here: where requests come from.
 
-use crate::arriving::Arriving;
-use crate::behind::Behind;
-use crate::build::{BuildError, Builder, Mode};
-use crate::counts::Counts;
-use crate::delay::Delay;
-use crate::inside::Inside;
-use crate::load::{Busy, Load};
-use crate::outcome::{End, Outcome};
+use crate::builder::{BuildError, Builder, Mode};
+use crate::counts::GateCounts;
+use crate::delay::DelayEstimator;
+use crate::delay_weight::DelayWeight;
+use crate::downstream::DownstreamGroups;
+use crate::handler_time::HandlerTime;
+use crate::load::{Load, Utilization};
+use crate::outcome::{Outcome, RequestEnd};
 use crate::probe::Probe;
-use crate::room::{Out, Room};
+use crate::queue::{WaitError, WaitQueue};
+use crate::request::RequestInfo;
 use crate::shard::Shard;
-use crate::stretch::Stretch;
-use leeward_controllers::edge::{cost::Estimate, deadline};
+use leeward_controllers::edge::{cost::CostEstimate, deadline};
 use leeward_core::budget::Budget;
 use leeward_core::registry::Environment;
-use leeward_core::rehearsal::{Leaving, Twin};
 use leeward_core::server;
+use leeward_core::shadow::{ShadowQueue, ShadowRequest};
 use leeward_core::units::{Cost, Nanos, Priority, Tenant, Time};
 use leeward_host::sync::{Mutex, lock};
-use leeward_host::{Bounds, Load as Sums, Pulse};
-use leeward_observe::{Decision, DecisionId, Moment, Reason, Ring, Routes, Source, Tenants};
+use leeward_host::{ControlTicker, ControllerBounds, RequestTotals as Sums};
+use leeward_observe::{Decision, DecisionId, DecisionReason, DecisionRing, LifecycleStage, Routes, Source, Tenants};
 use leeward_runtime::clock;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-mod arrive;
+mod admit;
 
 /// Routes whose cost is learnt apart.
 const ROUTES: usize = 256;
@@ -35,14 +35,14 @@ const ROUTES: usize = 256;
 const MOST_AHEAD: usize = 8;
 
 /// Characters of a route's name that are kept.
-pub const LONGEST_NAME: usize = 128;
+pub const NAME_MAX: usize = 128;
 
 /// A request that was refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
-pub struct Refusal {
+pub struct Rejection {
     /// Why.
-    pub reason: Reason,
+    pub reason: DecisionReason,
     /// When a client may ask again: between two and six times the objective, by chance, so that clients do not come back
     /// together.
     pub retry_after: Duration,
@@ -52,12 +52,12 @@ pub struct Refusal {
 
 /// The part of a decision that is taken again in a waiting request's turn.
 #[derive(Clone, Copy)]
-pub(crate) struct Turn {
+pub(crate) struct DequeueCheck {
     /// From then on it is too late to begin.
-    pub(crate) until: Time,
+    pub(crate) start_deadline: Time,
     /// Whether nobody seemed to wait when it came.
-    pub(crate) is_calm: bool,
-    pub(crate) left: Nanos,
+    pub(crate) was_idle: bool,
+    pub(crate) timeout: Nanos,
     pub(crate) priority: Priority,
     pub(crate) tenant: Tenant,
 }
@@ -67,11 +67,11 @@ pub(crate) struct Turn {
 pub struct Gate(pub(crate) Arc<Inner>);
 
 /// A request in the queue that would be.
-struct Rehearsed {
+struct ShadowEntry {
     shard: usize,
     route: u8,
     class: u8,
-    ticket: server::Ticket,
+    pending: server::PendingRequest,
 }
 
 pub(crate) struct Inner {
@@ -80,38 +80,38 @@ pub(crate) struct Inner {
     /// By the process's clock.
     began: Time,
     pub(crate) shards: Vec<Mutex<Shard>>,
-    pub(crate) pulse: Pulse,
+    pub(crate) ticker: ControlTicker,
     probe: Probe,
-    pub(crate) ring: Ring,
+    pub(crate) ring: DecisionRing,
     /// The controller's name and bounds, for those who ask why.
     pub(crate) controller: &'static str,
-    pub(crate) bounds: Bounds,
+    pub(crate) bounds: ControllerBounds,
     /// The least important priority that was let in at the last tick, and the number of that tick.
     level: AtomicU64,
     ticks: AtomicU64,
-    routes: Vec<Estimate>,
+    routes: Vec<CostEstimate>,
     /// Names of routes, for those who read metrics.
     pub(crate) names: Vec<OnceLock<Box<str>>>,
     /// Places of the routes that metrics tell apart.
     pub(crate) places: Routes,
     pub(crate) tenants: Tenants,
     /// Of all routes together.
-    mean: Estimate,
+    mean: CostEstimate,
     /// Time from admission to the answer, by route.
-    inside: Vec<Inside>,
-    queue: Mutex<Delay>,
+    handler_times: Vec<HandlerTime>,
+    queue: Mutex<DelayEstimator>,
     /// Services that this one asks.
-    pub(crate) behind: Behind,
+    pub(crate) downstream: DownstreamGroups,
     /// Requests that may be under way in a shard.
-    room: u32,
+    shard_limit: u32,
     /// Where admitted requests wait for their turn.
-    pub(crate) waiting: Option<Arc<Room>>,
-    twin: Mutex<Twin<Rehearsed>>,
+    pub(crate) wait_queue: Option<Arc<WaitQueue>>,
+    shadow_queue: Mutex<ShadowQueue<ShadowEntry>>,
     /// Time that requests have occupied workers, all together.
-    worked_ns: AtomicU64,
+    cpu_ns: AtomicU64,
     /// Requests that have told their work.
     executed: AtomicU64,
-    busy: Mutex<Busy>,
+    utilization: Mutex<Utilization>,
     malformed: AtomicU64,
 }
 
@@ -127,16 +127,16 @@ impl Gate {
     }
 
     /// A request that was let in has waited for its turn, and was called or turned away: whether it is executed.
-    pub(crate) fn turn(
+    pub(crate) fn check_dequeued(
         &self,
         (shard, route): (usize, u8),
         (waited, now): (Nanos, Time),
-        turn: &Turn,
-        called: Result<(), Out>,
-    ) -> Result<(), Refusal> {
+        turn: &DequeueCheck,
+        called: Result<(), WaitError>,
+    ) -> Result<(), Rejection> {
         let inner = &*self.0;
         let service = inner.routes[usize::from(route)].time().unwrap_or(Nanos::ZERO);
-        let stretch = inner.stretch(route, service);
+        let stretch = inner.delay_weight(route, service);
         // The queue's delay is told by those whose turn it is. Whoever was passed over until it was too late says how long
         // the others' queue was, and nothing of theirs.
         let mut queue = lock(&inner.queue);
@@ -144,60 +144,61 @@ impl Gate {
         drop(queue);
         let mut shard = lock(&inner.shards[shard]);
         let verdict = match called {
-            Ok(()) if now < turn.until => shard.execute(stretch.of(waited)),
-            Err(Out::Full) => Err(Reason::Concurrency),
-            _ => Err(Reason::Delay),
+            Ok(()) if now < turn.start_deadline => shard.admit_dequeued(stretch.weighted(waited)),
+            Err(WaitError::Full) => Err(DecisionReason::Concurrency),
+            _ => Err(DecisionReason::Delay),
         };
         let Err(reason) = verdict else { return Ok(()) };
-        let random = shard.choices.draw();
+        let random = shard.rng.next_u64();
         drop(shard);
-        let reason = inner.named(reason, turn.left, waited, service);
+        let reason = inner.refine_reason(reason, turn.timeout, waited, service);
         let mut decision = Decision::admitted(now);
-        (decision.refused, decision.waited, decision.delay) = (Some(reason), waited, delay);
-        (decision.left, decision.service, decision.route) = (turn.left, inner.takes(route, service), route);
+        (decision.reject_reason, decision.wait, decision.delay) = (Some(reason), waited, delay);
+        (decision.time_left, decision.service_time, decision.route) =
+            (turn.timeout, inner.response_time(route, service), route);
         (decision.priority, decision.tenant) = (turn.priority, turn.tenant);
-        decision.moment = Moment::Turn;
-        decision.bound = inner.bound(Some(reason), decision.moment, stretch);
-        Err(inner.refusal(reason, inner.ring.write(&decision), random))
+        decision.stage = LifecycleStage::Dequeue;
+        decision.bound = inner.bound(Some(reason), decision.stage, stretch);
+        Err(inner.rejection(reason, inner.ring.write(&decision), random))
     }
 
     /// Requests that wait for their turn; 0 without a room.
     pub fn waiting(&self) -> usize {
-        self.0.waiting.as_ref().map_or(0, |room| room.len())
+        self.0.wait_queue.as_ref().map_or(0, |room| room.len())
     }
 
     pub(crate) fn end(
         &self,
         shard: usize,
-        ticket: server::Ticket,
+        ticket: server::PendingRequest,
         (came, waited): (Time, Nanos),
         now: Time,
-        end: &End,
+        end: &RequestEnd,
     ) {
         let inner = &*self.0;
         let sojourn = now.since(came);
-        if end.worked.is_some() {
-            let queued = Nanos(u64::try_from(end.queued.as_nanos()).unwrap_or(u64::MAX));
-            let until = end.answered.map_or(now, |at| at.min(now));
+        if end.cpu_time.is_some() {
+            let queued = Nanos(u64::try_from(end.queue_time.as_nanos()).unwrap_or(u64::MAX));
+            let until = end.answered_at.map_or(now, |at| at.min(now));
             // Beyond the objective longer says no more, and would be remembered for longer.
             let span = until.since(came).saturating_sub(queued).min(inner.slo);
-            inner.inside[usize::from(end.route)].note(span);
+            inner.handler_times[usize::from(end.route)].note(span);
         }
-        let place = inner.place(end.route, end.outcome);
+        let place = inner.route_index(end.route, end.outcome);
         let mut shard = lock(&inner.shards[shard]);
-        if let Some(span) = end.worked {
-            shard.costs[place].note(Nanos(u64::try_from(span.as_nanos()).unwrap_or(u64::MAX)));
+        if let Some(span) = end.cpu_time {
+            shard.costs[place].record(Nanos(u64::try_from(span.as_nanos()).unwrap_or(u64::MAX)));
         }
         shard.count_end((end.class, place), end.outcome, sojourn + waited, inner.slo);
-        shard.answer(ticket, now, end.outcome, sojourn);
+        shard.end(ticket, now, end.outcome, sojourn);
     }
 
     /// The end of a request that the queue that would be counts: its cost is what it has really taken.
-    pub(crate) fn end_rehearsed(&self, shard: usize, route: u8, outcome: Outcome, worked: Option<Duration>) {
-        let place = self.0.place(route, outcome);
+    pub(crate) fn end_shadow(&self, shard: usize, route: u8, outcome: Outcome, worked: Option<Duration>) {
+        let place = self.0.route_index(route, outcome);
         if let Some(span) = worked {
             let span = Nanos(u64::try_from(span.as_nanos()).unwrap_or(u64::MAX));
-            lock(&self.0.shards[shard]).costs[place].note(span);
+            lock(&self.0.shards[shard]).costs[place].record(span);
         }
     }
 
@@ -210,16 +211,16 @@ impl Gate {
     /// Routes of one number have one name.
     pub fn name_route(&self, route: u8, name: &str) {
         if let Some(cell) = self.0.names.get(usize::from(route)) {
-            cell.get_or_init(|| name.chars().take(LONGEST_NAME).collect::<String>().into());
+            cell.get_or_init(|| name.chars().take(NAME_MAX).collect::<String>().into());
         }
     }
 
     /// Learns how long a request of this route has occupied a worker.
-    pub(crate) fn learn(&self, route: u8, worked: Duration) {
+    pub(crate) fn record_cost(&self, route: u8, worked: Duration) {
         let span = Nanos(u64::try_from(worked.as_nanos()).unwrap_or(u64::MAX));
-        self.0.routes[usize::from(route)].note(span);
-        self.0.mean.note(span);
-        self.0.worked_ns.fetch_add(span.0, Ordering::Relaxed);
+        self.0.routes[usize::from(route)].record(span);
+        self.0.mean.record(span);
+        self.0.cpu_ns.fetch_add(span.0, Ordering::Relaxed);
         self.0.executed.fetch_add(1, Ordering::Relaxed);
     }
 
@@ -227,8 +228,9 @@ impl Gate {
     pub fn load(&self) -> Load {
         let inner = &*self.0;
         let delay = self.delay().as_nanos() as f64 / inner.target().0.max(1) as f64;
-        let (worked, executed) = (inner.worked_ns.load(Ordering::Relaxed), inner.executed.load(Ordering::Relaxed));
-        let Busy { share, rate, .. } = lock(&inner.busy).look(self.now(), worked, executed, inner.shards.len());
+        let (worked, executed) = (inner.cpu_ns.load(Ordering::Relaxed), inner.executed.load(Ordering::Relaxed));
+        let Utilization { share, rate, .. } =
+            lock(&inner.utilization).update(self.now(), worked, executed, inner.shards.len());
         Load { utilization: share.max(delay), delay, rate }
     }
 
@@ -236,7 +238,7 @@ impl Gate {
     /// would be.
     pub fn delay(&self) -> Duration {
         if self.0.mode != Mode::Enforce {
-            return Duration::from_nanos(lock(&self.0.twin).delay(self.now()).0);
+            return Duration::from_nanos(lock(&self.0.shadow_queue).delay(self.now()).0);
         }
         let now = self.now();
         Duration::from_nanos(lock(&self.0.queue).delay(now).max(self.0.probe.delay(now)).0)
@@ -249,28 +251,28 @@ impl Gate {
     }
 
     /// The probe's task enters the queue.
-    pub fn probe_enters(&self) {
+    pub fn start_probe(&self) {
         self.0.probe.enter(self.now());
     }
 
     /// The probe's task has had its turn.
-    pub fn probe_leaves(&self) {
+    pub fn finish_probe(&self) {
         self.0.probe.leave(self.now());
     }
 
     /// The probe's task is gone without its turn.
-    pub fn probe_is_lost(&self) {
+    pub fn cancel_probe(&self) {
         self.0.probe.forget();
     }
 
     /// A front end could not read a header, and took it for none.
-    pub fn note_malformed(&self) {
+    pub fn record_malformed(&self) {
         self.0.malformed.fetch_add(1, Ordering::Relaxed);
     }
 
     /// Fates of the requests so far.
-    pub fn counts(&self) -> Counts {
-        let mut sum = Counts { malformed: self.0.malformed.load(Ordering::Relaxed), ..Counts::default() };
+    pub fn counts(&self) -> GateCounts {
+        let mut sum = GateCounts { malformed: self.0.malformed.load(Ordering::Relaxed), ..GateCounts::default() };
         for shard in &self.0.shards {
             sum.add(&lock(shard).counts);
         }
@@ -288,23 +290,23 @@ impl Gate {
     }
 
     /// The decision of this number in a few sentences, as long as it is kept.
-    pub fn why(&self, id: DecisionId) -> Option<String> {
+    pub fn explain(&self, id: DecisionId) -> Option<String> {
         let decision = self.decision(id)?;
-        Some(self.context().explain(&decision, Some(&self.second(&decision))))
+        Some(self.context().explain(&decision, Some(&self.nearby_counts(&decision))))
     }
 
     /// The lowest level of any tenant: less important requests are refused while a delay stands. 128: none.
     pub fn level(&self) -> f64 {
-        self.0.pulse.gauges().priority_threshold.unwrap_or(128.0)
+        self.0.ticker.gauges().priority_threshold.unwrap_or(128.0)
     }
 
     /// Time since the gate was made.
     pub fn now(&self) -> Time {
-        self.at(clock::process())
+        self.time_at(clock::process())
     }
 
     /// A reading of the process's clock ([`clock::process`]) as a time of this gate: one reading serves a front end and its gate.
-    pub fn at(&self, reading: Time) -> Time {
+    pub fn time_at(&self, reading: Time) -> Time {
         Time(reading.since(self.0.began).0)
     }
 }
@@ -325,35 +327,35 @@ impl Builder {
         let halves = self.algorithm.server(&params, &environment)?;
         let shards = halves.cores.into_iter().enumerate();
         let shards: Vec<_> = shards.map(|(index, half)| Mutex::new(Shard::new(index, self.seed, half))).collect();
-        let places = self.places.filter(|_| self.mode == Mode::Enforce);
+        let places = self.queue_capacity.filter(|_| self.mode == Mode::Enforce);
         Ok(Gate(Arc::new(Inner {
             slo,
             mode: self.mode,
             began: clock::process(),
-            room: self.max_in_flight.div_ceil(shards.len() as u32),
+            shard_limit: self.max_in_flight.div_ceil(shards.len() as u32),
             tenants: Tenants::new(shards.len()),
             shards,
-            pulse: Pulse::new(halves.control),
+            ticker: ControlTicker::new(halves.control),
             // A quarter of the target, at least a millisecond: more probes see no more.
             probe: Probe::new(slo.scale(0.1).max(Nanos::from_millis(1))),
-            ring: Ring::new(self.decisions),
+            ring: DecisionRing::new(self.decisions),
             controller: self.algorithm.name,
-            bounds: Bounds::of(&self.algorithm, &params, &environment),
+            bounds: ControllerBounds::of(&self.algorithm, &params, &environment),
             level: AtomicU64::new(0),
             ticks: AtomicU64::new(0),
-            routes: (0..ROUTES).map(|_| Estimate::default()).collect(),
+            routes: (0..ROUTES).map(|_| CostEstimate::default()).collect(),
             names: (0..ROUTES).map(|_| OnceLock::new()).collect(),
             places: Routes::default(),
-            mean: Estimate::default(),
-            inside: (0..ROUTES).map(|_| Inside::default()).collect(),
+            mean: CostEstimate::default(),
+            handler_times: (0..ROUTES).map(|_| HandlerTime::default()).collect(),
             // What stood longer ago than the target is over.
-            queue: Mutex::new(Delay::new(slo.scale(0.4), places.is_some())),
-            behind: Behind::new(ROUTES),
-            waiting: places.map(|places| Arc::new(Room::new(self.workers, places))),
-            twin: Mutex::new(Twin::default()),
-            worked_ns: AtomicU64::new(0),
+            queue: Mutex::new(DelayEstimator::new(slo.scale(0.4), places.is_some())),
+            downstream: DownstreamGroups::new(ROUTES),
+            wait_queue: places.map(|places| Arc::new(WaitQueue::new(self.workers, places))),
+            shadow_queue: Mutex::new(ShadowQueue::default()),
+            cpu_ns: AtomicU64::new(0),
             executed: AtomicU64::new(0),
-            busy: Mutex::new(Busy::default()),
+            utilization: Mutex::new(Utilization::default()),
             malformed: AtomicU64::new(0),
         })))
     }
@@ -361,57 +363,58 @@ impl Builder {
 
 impl Inner {
     /// Time, wait and delay of a request in the queue that would be. Whatever would have ended before it ends.
-    fn rehearsed(&self, now: Time, arriving: &Arriving) -> (Time, Nanos, Nanos) {
-        let came = Time(now.0.saturating_sub(arriving.waited.unwrap_or(Nanos::ZERO).0));
-        let (now, delay, ended) = lock(&self.twin).look(now, came);
-        for Leaving { at, sojourn, ticket: Rehearsed { shard, route, class, ticket }, .. } in ended {
+    fn shadow_delays(&self, now: Time, arriving: &RequestInfo) -> (Time, Nanos, Nanos) {
+        let came = Time(now.0.saturating_sub(arriving.age.unwrap_or(Nanos::ZERO).0));
+        let (now, delay, ended) = lock(&self.shadow_queue).poll(now, came);
+        for ShadowRequest { end: at, sojourn, token: ShadowEntry { shard, route, class, pending: ticket }, .. } in ended
+        {
             let place = self.places.find(u32::from(route));
             let mut shard = lock(&self.shards[shard]);
             shard.count_end((class, place), Outcome::Completed, sojourn, self.slo);
-            shard.answer(ticket, at, Outcome::Completed, sojourn);
+            shard.end(ticket, at, Outcome::Completed, sojourn);
         }
         (now, delay, delay)
     }
 
     /// Place of a request's route among those that metrics tell apart. A route takes one with its first result: whatever never succeeds may
     /// be no route.
-    fn place(&self, route: u8, outcome: Outcome) -> usize {
+    fn route_index(&self, route: u8, outcome: Outcome) -> usize {
         match outcome {
-            Outcome::Completed => self.places.place(u32::from(route)),
+            Outcome::Completed => self.places.find_or_insert(u32::from(route)),
             _ => self.places.find(u32::from(route)),
         }
     }
 
     /// How long this request has waited, and the delay that the controller is told of.
-    fn delays(&self, now: Time, arriving: &Arriving) -> (Nanos, Nanos) {
-        match arriving.waited {
+    fn wait_and_delay(&self, now: Time, arriving: &RequestInfo) -> (Nanos, Nanos) {
+        match arriving.age {
             // It will still wait: what it has waited so far is not all.
-            Some(waited) if self.waiting.is_some() => (waited, lock(&self.queue).delay(now).max(waited)),
+            Some(waited) if self.wait_queue.is_some() => (waited, lock(&self.queue).delay(now).max(waited)),
             // An exact age: a probe of another worker would only blur it.
             Some(waited) => (waited, lock(&self.queue).note(now, waited)),
             // A probe does not know which request is late: nothing of it is charged to this one.
-            None if self.waiting.is_some() => (Nanos::ZERO, lock(&self.queue).delay(now).max(self.probe.delay(now))),
+            None if self.wait_queue.is_some() => (Nanos::ZERO, lock(&self.queue).delay(now).max(self.probe.delay(now))),
             None => (Nanos::ZERO, self.probe.delay(now)),
         }
     }
 
     /// How much longer than it is a wait in front of this route counts, whose requests work for `service`.
-    fn stretch(&self, route: u8, service: Nanos) -> Stretch {
+    fn delay_weight(&self, route: u8, service: Nanos) -> DelayWeight {
         // The queue of a rehearsal has no executor behind it.
         let besides = match self.mode {
-            Mode::Enforce => self.inside[usize::from(route)].most().saturating_sub(service),
+            Mode::Enforce => self.handler_times[usize::from(route)].upper_bound().saturating_sub(service),
             Mode::Shadow | Mode::Share(_) => Nanos::ZERO,
         };
-        Stretch::new(self.slo, besides)
+        DelayWeight::new(self.slo, besides)
     }
 
     /// How long requests of this route, whose work is `service`, take from their admission until their answer begins, as far as that is known.
-    fn takes(&self, route: u8, service: Nanos) -> Nanos {
-        service.max(self.inside[usize::from(route)].mean())
+    fn response_time(&self, route: u8, service: Nanos) -> Nanos {
+        service.max(self.handler_times[usize::from(route)].mean())
     }
 
     /// About how long requests of this route occupy a worker; nothing before anything is known.
-    fn about(&self, route: u8) -> Nanos {
+    fn expected_cost(&self, route: u8) -> Nanos {
         self.routes[usize::from(route)].time().or(self.mean.time()).unwrap_or(Nanos::ZERO)
     }
 
@@ -422,13 +425,13 @@ impl Inner {
 
     /// Time that an admitted request may spend in queues inside. A tenth of the objective is kept, as for queues in front.
     /// Other than there, time that it awaits inside counts: a pool's connection is kept for longer than a CPU.
-    pub(crate) fn for_queues(&self, left: Nanos, route: u8, waited: Nanos) -> Budget {
-        deadline::budget(left.min(self.slo.scale(0.9)), waited, self.inside[usize::from(route)].mean())
+    pub(crate) fn queue_budget(&self, left: Nanos, route: u8, waited: Nanos) -> Budget {
+        deadline::budget(left.min(self.slo.scale(0.9)), waited, self.handler_times[usize::from(route)].mean())
     }
 
     /// Requests that are called ahead of free slots: as many as a sixteenth of the target is enough for, so that a flood of what is only
     /// read and refused leaves time for them between two looks at the sockets, and never many of those that take long.
-    pub(crate) fn ahead(&self) -> usize {
+    pub(crate) fn call_ahead(&self) -> usize {
         let fit = self.mean.time().map_or(0, |mean| self.target().0 / 16 / mean.0.max(1));
         (fit as usize).min(MOST_AHEAD) * self.shards.len()
     }
@@ -438,48 +441,49 @@ impl Inner {
         self.bounds.target.unwrap_or(self.slo.scale(0.4))
     }
 
-    fn refusal(&self, reason: Reason, decision: DecisionId, random: u64) -> Refusal {
+    fn rejection(&self, reason: DecisionReason, decision: DecisionId, random: u64) -> Rejection {
         let span = self.slo.0 * 2 + random % (self.slo.0 * 4);
-        Refusal { reason, retry_after: Duration::from_nanos(span), decision }
+        Rejection { reason, retry_after: Duration::from_nanos(span), decision }
     }
 
     fn tick(&self, now: Time, delay: Nanos) {
         let load = || {
-            let mut sum = Counts::default();
+            let mut sum = GateCounts::default();
             for shard in &self.shards {
                 sum.add(&lock(shard).counts);
             }
             Sums {
                 arrivals: sum.arrived,
                 completions: sum.completed,
-                drops: sum.refusals() + sum.dropped + sum.abandoned,
-                lock_drops: 0,
+                rejections: sum.rejections() + sum.rejected_inside + sum.abandoned,
+                lock_rejections: 0,
             }
         };
-        let ticks = self.pulse.tick(now, load, || (delay, Nanos::ZERO));
+        let ticks = self.ticker.tick(now, load, || (delay, Nanos::ZERO));
         if ticks != self.ticks.load(Ordering::Relaxed) {
             self.ticks.store(ticks, Ordering::Relaxed);
-            let level = self.pulse.gauges().priority_threshold.unwrap_or(0.0);
+            let level = self.ticker.gauges().priority_threshold.unwrap_or(0.0);
             self.level.store(level.max(0.0) as u64, Ordering::Relaxed);
         }
     }
 
     /// The reason under the name that fits: `edge` refuses by age, and a deadline may have been nearer than the objective.
-    fn named(&self, reason: Reason, left: Nanos, waited: Nanos, service: Nanos) -> Reason {
-        let reason = if reason == Reason::Delay && self.controller == "edge" { Reason::Late } else { reason };
-        let own = reason == Reason::Late && left < self.slo && waited + service >= left;
-        if own { Reason::Deadline } else { reason }
+    fn refine_reason(&self, reason: DecisionReason, left: Nanos, waited: Nanos, service: Nanos) -> DecisionReason {
+        let reason =
+            if reason == DecisionReason::Delay && self.controller == "edge" { DecisionReason::Late } else { reason };
+        let own = reason == DecisionReason::Late && left < self.slo && waited + service >= left;
+        if own { DecisionReason::Deadline } else { reason }
     }
 
     /// The bound that a refusal met, as far as it is known.
-    fn bound(&self, refused: Option<Reason>, moment: Moment, stretch: Stretch) -> u64 {
-        let limit = |bound: Option<Nanos>| bound.map_or(0, |bound| stretch.back(bound).0);
+    fn bound(&self, refused: Option<DecisionReason>, moment: LifecycleStage, stretch: DelayWeight) -> u64 {
+        let limit = |bound: Option<Nanos>| bound.map_or(0, |bound| stretch.unweighted(bound).0);
         match refused {
-            Some(Reason::Level) => self.level.load(Ordering::Relaxed),
-            Some(Reason::Late) => limit(self.bounds.stale),
-            Some(Reason::Delay) if moment == Moment::Turn => limit(self.bounds.stale),
-            Some(Reason::Delay) => limit(self.bounds.refusing),
-            Some(Reason::Concurrency) => u64::from(self.room).saturating_mul(self.shards.len() as u64),
+            Some(DecisionReason::Level) => self.level.load(Ordering::Relaxed),
+            Some(DecisionReason::Late) => limit(self.bounds.stale),
+            Some(DecisionReason::Delay) if moment == LifecycleStage::Dequeue => limit(self.bounds.stale),
+            Some(DecisionReason::Delay) => limit(self.bounds.arrival_limit),
+            Some(DecisionReason::Concurrency) => u64::from(self.shard_limit).saturating_mul(self.shards.len() as u64),
             _ => 0,
         }
     }

@@ -25,31 +25,31 @@
 
 #![forbid(unsafe_code)]
 
-mod arriving;
-mod behind;
-mod build;
+mod builder;
 mod counts;
 mod delay;
+mod delay_weight;
+mod downstream;
 mod gate;
-mod inside;
+mod handler_time;
 mod load;
-mod oldest;
+mod max_age;
 mod outcome;
+mod permit;
 mod probe;
-mod room;
+mod queue;
+mod request;
 mod shard;
-mod stretch;
-mod ticket;
-mod watched;
+mod source;
 
-pub use arriving::{Arriving, Class};
-pub use build::{BuildError, Builder, Mode};
-pub use counts::Counts;
-pub use gate::{Gate, LONGEST_NAME, Refusal};
+pub use builder::{BuildError, Builder, Mode};
+pub use counts::GateCounts;
+pub use gate::{Gate, NAME_MAX, Rejection};
 pub use leeward_core::units::Tenant;
-pub use leeward_observe::{Decision, DecisionId, Reason, Source};
+pub use leeward_observe::{Decision, DecisionId, DecisionReason, Source};
 pub use load::Load;
 pub use outcome::Outcome;
+pub use permit::Permit;
 pub use probe::Probe;
-pub use room::{Out, Seat};
-pub use ticket::Ticket;
+pub use queue::{WaitError, Waiter};
+pub use request::{Class, RequestInfo};

@@ -19,9 +19,9 @@ pub struct Load {
 
 /// Work of the last span.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Busy {
+pub(crate) struct Utilization {
     at: Time,
-    worked_ns: u64,
+    cpu_ns: u64,
     executed: u64,
     /// Share of the workers' time.
     pub(crate) share: f64,
@@ -29,15 +29,15 @@ pub(crate) struct Busy {
     pub(crate) rate: f64,
 }
 
-impl Busy {
+impl Utilization {
     /// The last span, from the sums of all work and of all requests so far.
-    pub(crate) fn look(&mut self, now: Time, worked_ns: u64, executed: u64, workers: usize) -> Busy {
+    pub(crate) fn update(&mut self, now: Time, worked_ns: u64, executed: u64, workers: usize) -> Utilization {
         let passed = now.since(self.at);
         if passed >= SPAN {
-            let worked = worked_ns.wrapping_sub(self.worked_ns);
+            let worked = worked_ns.wrapping_sub(self.cpu_ns);
             self.share = (worked as f64 / passed.0 as f64 / workers.max(1) as f64).min(1.0);
             self.rate = executed.wrapping_sub(self.executed) as f64 * 1e9 / passed.0 as f64;
-            (self.at, self.worked_ns, self.executed) = (now, worked_ns, executed);
+            (self.at, self.cpu_ns, self.executed) = (now, worked_ns, executed);
         }
         *self
     }
@@ -49,9 +49,9 @@ mod tests {
 
     #[test]
     fn a_share_is_of_the_last_span_and_of_all_workers() {
-        let mut busy = Busy::default();
+        let mut busy = Utilization::default();
         let mut look = |ms: u64, worked_ns: u64, executed: u64| {
-            let busy = busy.look(Time::ZERO + Nanos::from_millis(ms), worked_ns, executed, 2);
+            let busy = busy.update(Time::ZERO + Nanos::from_millis(ms), worked_ns, executed, 2);
             (busy.share, busy.rate)
         };
         assert_eq!(look(50, 40_000_000, 10), (0.0, 0.0), "too early to say");

@@ -10,23 +10,28 @@ const NONE: u64 = u64::MAX;
 /// A measurement at a time: the age of the task that waits, or of the last that did.
 #[derive(Debug)]
 pub struct Probe {
-    every: Nanos,
+    interval: Nanos,
     /// When the waiting task entered the queue.
     entered: AtomicU64,
     /// Delay of the last, and when it was found.
-    found: AtomicU64,
-    found_at: AtomicU64,
+    last_delay: AtomicU64,
+    measured_at: AtomicU64,
 }
 
 impl Probe {
     pub(crate) fn new(every: Nanos) -> Self {
-        Probe { every, entered: AtomicU64::new(NONE), found: AtomicU64::new(0), found_at: AtomicU64::new(0) }
+        Probe {
+            interval: every,
+            entered: AtomicU64::new(NONE),
+            last_delay: AtomicU64::new(0),
+            measured_at: AtomicU64::new(0),
+        }
     }
 
     /// Whether a task should be sent into the queue now. The caller that is told so sends it.
     pub(crate) fn is_due(&self, now: Time) -> bool {
-        let since = Time(self.found_at.load(Ordering::Relaxed));
-        let free = self.entered.load(Ordering::Relaxed) == NONE && now.since(since) >= self.every;
+        let since = Time(self.measured_at.load(Ordering::Relaxed));
+        let free = self.entered.load(Ordering::Relaxed) == NONE && now.since(since) >= self.interval;
         free && self.entered.compare_exchange(NONE, now.0, Ordering::Relaxed, Ordering::Relaxed).is_ok()
     }
 
@@ -42,8 +47,8 @@ impl Probe {
             return;
         }
         let entered = Time(entered);
-        self.found.store(now.since(entered).0, Ordering::Relaxed);
-        self.found_at.store(now.0, Ordering::Relaxed);
+        self.last_delay.store(now.since(entered).0, Ordering::Relaxed);
+        self.measured_at.store(now.0, Ordering::Relaxed);
         self.entered.store(NONE, Ordering::Relaxed);
     }
 
@@ -54,10 +59,10 @@ impl Probe {
 
     /// The delay as it is known now: the age of a task that waits counts as soon as it is more than the last one's.
     pub(crate) fn delay(&self, now: Time) -> Nanos {
-        let found = Nanos(self.found.load(Ordering::Relaxed));
-        let at = Time(self.found_at.load(Ordering::Relaxed));
+        let found = Nanos(self.last_delay.load(Ordering::Relaxed));
+        let at = Time(self.measured_at.load(Ordering::Relaxed));
         // What was found before a silence says nothing of now.
-        let last = if now.since(at) <= self.every * 8 + found { found } else { Nanos::ZERO };
+        let last = if now.since(at) <= self.interval * 8 + found { found } else { Nanos::ZERO };
         match self.entered.load(Ordering::Relaxed) {
             NONE => last,
             entered => now.since(Time(entered)).max(last),

@@ -1,39 +1,39 @@
 //! A part of a gate: a fast half with its session, its choices and its counters, for the threads that share it.
 
-use crate::counts::{ByClass, ByRoute, Counts};
+use crate::counts::{ClassCounts, GateCounts, RouteCounts};
 use crate::outcome::Outcome;
-use leeward_core::server::{self, Admission, Arrival, CoreId, Departure, Opened, Session, SessionSlot, Verdict};
+use leeward_core::server::{self, Admission, Arrival, CoreId, Departure, Registration, Session, SessionSlot, Verdict};
 use leeward_core::units::{CreditId, Nanos, Time};
-use leeward_host::Choices;
-use leeward_observe::{Answer, Latencies, PLACES, Reason, Waits};
+use leeward_host::FastRng;
+use leeward_observe::{Answer, DecisionReason, LatencyHistogram, ROUTE_SLOTS, WaitHistogram};
 
 pub(crate) struct Shard {
     half: Box<dyn Admission>,
     session: Session,
-    pub(crate) choices: Choices,
-    pub(crate) counts: Counts,
-    pub(crate) by_class: ByClass,
+    pub(crate) rng: FastRng,
+    pub(crate) counts: GateCounts,
+    pub(crate) by_class: ClassCounts,
     /// Waits before the gate, of requests that have an age.
-    pub(crate) waits: Waits,
-    pub(crate) by_route: Box<ByRoute>,
+    pub(crate) waits: WaitHistogram,
+    pub(crate) by_route: Box<RouteCounts>,
     /// Latencies of results, the wait before the gate included.
-    pub(crate) latencies: Box<Latencies>,
+    pub(crate) latencies: Box<LatencyHistogram>,
     /// Time that requests have occupied a worker, by the place of their route.
-    pub(crate) costs: Box<[Waits; PLACES]>,
+    pub(crate) costs: Box<[WaitHistogram; ROUTE_SLOTS]>,
 }
 
 impl Shard {
     pub(crate) fn new(index: usize, seed: u64, mut half: Box<dyn Admission>) -> Self {
         let mut session = Session::new(SessionSlot(0), CoreId(index as u32));
-        half.open(&mut session, &Opened { now: Time::ZERO, demand: 0 });
-        let choices = Choices::new(index ^ (seed as usize).wrapping_mul(0x9E37_79B9));
+        half.open(&mut session, &Registration { now: Time::ZERO, demand: 0 });
+        let choices = FastRng::new(index ^ (seed as usize).wrapping_mul(0x9E37_79B9));
         Shard {
             half,
             session,
-            choices,
-            counts: Counts::default(),
-            by_class: ByClass::default(),
-            waits: Waits::default(),
+            rng: choices,
+            counts: GateCounts::default(),
+            by_class: ClassCounts::default(),
+            waits: WaitHistogram::default(),
             by_route: Box::default(),
             latencies: Box::default(),
             costs: Box::default(),
@@ -41,23 +41,23 @@ impl Shard {
     }
 
     /// Asks the controller. A rejected request is over for it.
-    pub(crate) fn ask(&mut self, arrival: &Arrival, waited: Nanos) -> Result<server::Ticket, Reason> {
+    pub(crate) fn admit(&mut self, arrival: &Arrival, waited: Nanos) -> Result<server::PendingRequest, DecisionReason> {
         let (mut verdict, ticket) = self.session.request(self.half.as_mut(), arrival);
         if verdict == Verdict::Admit {
-            verdict = self.half.execute(waited);
+            verdict = self.half.on_dequeue(waited);
         }
         match verdict {
             Verdict::Admit => Ok(ticket),
             Verdict::Reject(reason) => {
-                self.answer(ticket, arrival.now, Outcome::Dropped, waited);
+                self.end(ticket, arrival.now, Outcome::Rejected, waited);
                 Err(reason.into())
             }
         }
     }
 
     /// Asks about an admitted request whose turn it is.
-    pub(crate) fn execute(&mut self, waited: Nanos) -> Result<(), Reason> {
-        match self.half.execute(waited) {
+    pub(crate) fn admit_dequeued(&mut self, waited: Nanos) -> Result<(), DecisionReason> {
+        match self.half.on_dequeue(waited) {
             Verdict::Admit => Ok(()),
             Verdict::Reject(reason) => Err(reason.into()),
         }
@@ -68,25 +68,25 @@ impl Shard {
         self.by_class.end(class);
         match outcome {
             Outcome::Completed | Outcome::Failed => {
-                let answer = Answer::of(outcome == Outcome::Completed, latency <= slo);
+                let answer = Answer::classify(outcome == Outcome::Completed, latency <= slo);
                 self.counts.completed += 1;
                 self.counts.in_time += u64::from(answer == Answer::InTime);
                 self.counts.failed += u64::from(answer == Answer::Failed);
-                self.by_route.answered(class, place, answer);
+                self.by_route.record(class, place, answer);
                 if answer != Answer::Failed {
-                    self.latencies.note(latency);
+                    self.latencies.record(latency);
                 }
             }
-            Outcome::Dropped => self.counts.dropped += 1,
+            Outcome::Rejected => self.counts.rejected_inside += 1,
             Outcome::Abandoned => self.counts.abandoned += 1,
         }
     }
 
     /// Ends a request for the controller.
-    pub(crate) fn answer(&mut self, ticket: server::Ticket, now: Time, outcome: Outcome, sojourn: Nanos) {
+    pub(crate) fn end(&mut self, ticket: server::PendingRequest, now: Time, outcome: Outcome, sojourn: Nanos) {
         let outcome = match outcome {
             Outcome::Completed | Outcome::Failed => server::Outcome::Completed,
-            Outcome::Dropped | Outcome::Abandoned => server::Outcome::Dropped,
+            Outcome::Rejected | Outcome::Abandoned => server::Outcome::Rejected,
         };
         let departure = Departure { now, outcome, sojourn, credit: CreditId::NONE };
         let _ = self.session.reply(self.half.as_mut(), ticket, &departure);

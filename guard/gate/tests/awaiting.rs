@@ -4,7 +4,7 @@
 #![cfg(not(loom))]
 
 use leeward_core::units::Time;
-use leeward_gate::{Arriving, Gate, Outcome, Ticket};
+use leeward_gate::{Gate, Outcome, Permit, RequestInfo};
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
@@ -22,7 +22,7 @@ const ALL_NS: u64 = 4_000_000_000;
 
 enum Task {
     Read(u64),
-    Resume(u64, Ticket),
+    Resume(u64, Permit),
 }
 
 /// Answers in time over what one worker could give, at this demand over that; the requests await `awaits` ns first.
@@ -38,7 +38,7 @@ fn goodput(builder: leeward_gate::Builder, demand: f64, awaits: u64) -> f64 {
     };
     let (mut now, mut comes, mut in_time) = (0, gap(), 0);
     let mut queue: VecDeque<Task> = VecDeque::new();
-    let mut timers: BTreeMap<u64, Vec<(u64, Ticket)>> = BTreeMap::new();
+    let mut timers: BTreeMap<u64, Vec<(u64, Permit)>> = BTreeMap::new();
     let mut since_look = 0;
     while now < ALL_NS {
         if queue.is_empty() || since_look == LAP {
@@ -61,9 +61,9 @@ fn goodput(builder: leeward_gate::Builder, demand: f64, awaits: u64) -> f64 {
         let (came, mut ticket) = match queue.pop_front().unwrap() {
             Task::Resume(came, ticket) => (came, ticket),
             Task::Read(came) => {
-                let arriving = Arriving::default().with_waited(Duration::from_nanos(now - came));
+                let arriving = RequestInfo::default().with_age(Duration::from_nanos(now - came));
                 now += READ;
-                match gate.arrive_at(Time(now), &arriving) {
+                match gate.admit_at(Time(now), &arriving) {
                     Ok(ticket) if awaits == 0 => (came, ticket),
                     Ok(ticket) => {
                         timers.entry(now + awaits).or_default().push((came, ticket));
@@ -77,7 +77,7 @@ fn goodput(builder: leeward_gate::Builder, demand: f64, awaits: u64) -> f64 {
             }
         };
         now += WORK;
-        ticket.worked(Duration::from_nanos(WORK));
+        ticket.record_cpu_time(Duration::from_nanos(WORK));
         ticket.finish_at(Time(now), Outcome::Completed);
         in_time += u64::from(now > WARM_NS && now - came <= SLO_NS);
     }
@@ -107,9 +107,9 @@ fn who_awaits_waits_twice_and_is_in_time_all_the_same() {
 fn a_slow_spell_of_a_route_is_forgotten() {
     let gate = builder().set("level", "off").build().unwrap();
     let one = |now: u64, waited: u64, span: u64| {
-        let arriving = Arriving::default().with_waited(Duration::from_nanos(waited));
-        let Ok(mut ticket) = gate.arrive_at(Time(now), &arriving) else { return false };
-        ticket.worked(Duration::from_nanos(WORK));
+        let arriving = RequestInfo::default().with_age(Duration::from_nanos(waited));
+        let Ok(mut ticket) = gate.admit_at(Time(now), &arriving) else { return false };
+        ticket.record_cpu_time(Duration::from_nanos(WORK));
         ticket.finish_at(Time(now + span), Outcome::Completed);
         true
     };
@@ -137,9 +137,9 @@ fn a_service_that_is_always_late_goes_on() {
     let mut now = 0;
     for _ in 0..2_000 {
         let mut ticket =
-            gate.arrive_at(Time(now), &Arriving::default().with_waited(Duration::ZERO)).expect("nothing waits");
+            gate.admit_at(Time(now), &RequestInfo::default().with_age(Duration::ZERO)).expect("nothing waits");
         now += 50_000_000;
-        ticket.worked(Duration::from_micros(200));
+        ticket.record_cpu_time(Duration::from_micros(200));
         ticket.finish_at(Time(now), Outcome::Completed);
     }
 }

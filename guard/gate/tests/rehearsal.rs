@@ -4,7 +4,7 @@
 #![cfg(not(loom))]
 
 use leeward_core::units::Time;
-use leeward_gate::{Arriving, Class, Gate, Mode, Outcome, Tenant, Ticket};
+use leeward_gate::{Class, Gate, Mode, Outcome, Permit, RequestInfo, Tenant};
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::time::Duration;
@@ -16,9 +16,9 @@ const MEAN_NS: f64 = 500_000.0;
 /// Reading a request and refusing it costs the worker so much.
 const REFUSAL_NS: u64 = 20_000;
 
-struct Draw(u64);
+struct TestRng(u64);
 
-impl Draw {
+impl TestRng {
     /// Uniform from 0, less than 1.
     fn uniform(&mut self) -> f64 {
         self.0 ^= self.0 << 13;
@@ -35,20 +35,20 @@ impl Draw {
 /// A request as its client sends it.
 #[derive(Clone, Copy)]
 struct Request {
-    came: u64,
+    arrival: u64,
     service: u64,
-    arriving: Arriving,
+    arriving: RequestInfo,
 }
 
 /// Requests of `seconds`, at a demand over the capacity that depends on the time; `dress` says what they are and how much longer than
 /// others they take.
-fn requests(seconds: f64, demand: fn(f64) -> f64, dress: fn(&mut Draw) -> (Arriving, f64)) -> Vec<Request> {
-    let (mut draw, mut now, mut all) = (Draw(7), 0.0, Vec::new());
+fn requests(seconds: f64, demand: fn(f64) -> f64, dress: fn(&mut TestRng) -> (RequestInfo, f64)) -> Vec<Request> {
+    let (mut draw, mut now, mut all) = (TestRng(7), 0.0, Vec::new());
     while now < seconds * 1e9 {
         now += draw.exponential(MEAN_NS / WORKERS as f64 / demand(now / 1e9));
         let (arriving, factor) = dress(&mut draw);
         let service = draw.exponential(MEAN_NS * factor) as u64 + 1;
-        all.push(Request { came: now as u64, service, arriving });
+        all.push(Request { arrival: now as u64, service, arriving });
     }
     all
 }
@@ -63,27 +63,27 @@ struct Shares {
 fn run(requests: &[Request], mode: Mode) -> Shares {
     let gate = Gate::builder(Duration::from_millis(20)).workers(WORKERS).mode(mode).build().unwrap();
     let mut free: BinaryHeap<Reverse<u64>> = (0..WORKERS).map(|_| Reverse(0)).collect();
-    let mut out: Vec<(u64, Ticket)> = Vec::new();
+    let mut out: Vec<(u64, Permit)> = Vec::new();
     let (mut refused, mut after) = (0_u64, 0_u64);
     let mut before = None;
     for request in requests {
         let Reverse(worker) = free.pop().unwrap();
-        let now = worker.max(request.came);
+        let now = worker.max(request.arrival);
         // Whatever has ended by then, in order.
         out.sort_by_key(|(ends, _)| Reverse(*ends));
         while out.last().is_some_and(|(ends, _)| *ends <= now) {
             let (ends, ticket) = out.pop().unwrap();
             ticket.finish_at(Time(ends), Outcome::Completed);
         }
-        let counts = request.came > SECOND;
+        let counts = request.arrival > SECOND;
         if counts && before.is_none() {
             before = Some(gate.counts().shadowed);
         }
         after += u64::from(counts);
-        let arriving = request.arriving.with_waited(Duration::from_nanos(now - request.came));
-        match gate.arrive_at(Time(now), &arriving) {
+        let arriving = request.arriving.with_age(Duration::from_nanos(now - request.arrival));
+        match gate.admit_at(Time(now), &arriving) {
             Ok(mut ticket) => {
-                ticket.worked(Duration::from_nanos(request.service));
+                ticket.record_cpu_time(Duration::from_nanos(request.service));
                 out.push((now + request.service, ticket));
                 free.push(Reverse(now + request.service));
             }
@@ -97,37 +97,37 @@ fn run(requests: &[Request], mode: Mode) -> Shares {
     Shares { refused: refused as f64 / after as f64, foreseen: foreseen as f64 / after as f64 }
 }
 
-fn plain(draw: &mut Draw) -> (Arriving, f64) {
-    (Arriving::default().with_user((draw.uniform() * 1e6) as u64), 1.0)
+fn plain(draw: &mut TestRng) -> (RequestInfo, f64) {
+    (RequestInfo::default().with_user((draw.uniform() * 1e6) as u64), 1.0)
 }
 
 /// A tenth of the requests is critical, half of them can be left out.
-fn classes(draw: &mut Draw) -> (Arriving, f64) {
+fn classes(draw: &mut TestRng) -> (RequestInfo, f64) {
     let class = match draw.uniform() {
         ..0.1 => Class::CRITICAL,
         0.1..0.5 => Class::NORMAL,
         _ => Class::SHEDDABLE,
     };
-    (Arriving::default().with_class(class), 1.0)
+    (RequestInfo::default().with_class(class), 1.0)
 }
 
 /// A tenth of the requests takes twenty times as long as the others, and says so by its route.
-fn costs(draw: &mut Draw) -> (Arriving, f64) {
+fn costs(draw: &mut TestRng) -> (RequestInfo, f64) {
     let mean = 0.9 + 0.1 * 20.0;
     if draw.uniform() < 0.1 {
-        (Arriving::default().with_route(1), 20.0 / mean)
+        (RequestInfo::default().with_route(1), 20.0 / mean)
     } else {
-        (Arriving::default().with_route(2), 1.0 / mean)
+        (RequestInfo::default().with_route(2), 1.0 / mean)
     }
 }
 
 /// Ten tenants, one of which asks for half.
-fn tenants(draw: &mut Draw) -> (Arriving, f64) {
+fn tenants(draw: &mut TestRng) -> (RequestInfo, f64) {
     let tenant = if draw.uniform() < 0.5 { 1 } else { 2 + (draw.uniform() * 9.0) as u32 };
-    (Arriving::default().with_tenant(Tenant(tenant)), 1.0)
+    (RequestInfo::default().with_tenant(Tenant(tenant)), 1.0)
 }
 
-type Scenario = (&'static str, f64, fn(f64) -> f64, fn(&mut Draw) -> (Arriving, f64));
+type Scenario = (&'static str, f64, fn(f64) -> f64, fn(&mut TestRng) -> (RequestInfo, f64));
 
 /// Scenarios in which something is refused.
 const SCENARIOS: [Scenario; 5] = [
@@ -166,11 +166,11 @@ fn a_share_of_the_tenants_feels_it_and_the_same_ones_always() {
     for _ in 0..50 {
         for tenant in 1..=2_000_u32 {
             now += 100_000;
-            let arriving = Arriving::default().with_tenant(Tenant(tenant)).with_waited(Duration::from_micros(10));
-            match gate.arrive_at(Time(now), &arriving) {
+            let arriving = RequestInfo::default().with_tenant(Tenant(tenant)).with_age(Duration::from_micros(10));
+            match gate.admit_at(Time(now), &arriving) {
                 Ok(mut ticket) => {
                     // Twice the capacity.
-                    ticket.worked(Duration::from_micros(200));
+                    ticket.record_cpu_time(Duration::from_micros(200));
                     ticket.finish_at(Time(now), Outcome::Completed);
                     let_in[tenant as usize] += 1;
                 }
@@ -181,7 +181,7 @@ fn a_share_of_the_tenants_feels_it_and_the_same_ones_always() {
     let counts = gate.counts();
     let felt = refused.iter().filter(|count| **count > 0).count();
     assert!((60..=140).contains(&felt), "{felt} of 2,000 tenants");
-    let share = counts.refusals() as f64 / (counts.refusals() + counts.shadowed) as f64;
+    let share = counts.rejections() as f64 / (counts.rejections() + counts.shadowed) as f64;
     assert!((0.03..=0.07).contains(&share), "{share} of the verdicts were felt: {counts:?}");
     // Who is never refused may be lucky, but who is refused is refused about as often as verdicts are.
     let sums = refused.iter().zip(&let_in).filter(|(refused, _)| **refused > 0);
@@ -195,20 +195,20 @@ fn the_books_of_a_rehearsal_balance() {
     for mode in [Mode::Shadow, Mode::Share(30)] {
         let gate = Gate::builder(Duration::from_millis(20)).workers(WORKERS).mode(mode).build().unwrap();
         for request in &requests {
-            if let Ok(mut ticket) = gate.arrive_at(Time(request.came), &request.arriving) {
-                ticket.worked(Duration::from_nanos(request.service));
+            if let Ok(mut ticket) = gate.admit_at(Time(request.arrival), &request.arriving) {
+                ticket.record_cpu_time(Duration::from_nanos(request.service));
                 drop(ticket);
             }
             let counts = gate.counts();
-            assert_eq!(counts.arrived, counts.admitted + counts.refusals() + counts.shadowed, "{mode:?}: {counts:?}");
+            assert_eq!(counts.arrived, counts.admitted + counts.rejections() + counts.shadowed, "{mode:?}: {counts:?}");
             assert!(counts.completed <= counts.admitted, "{mode:?}: {counts:?}");
         }
         let counts = gate.counts();
-        assert!(counts.shadowed > 0 && (counts.refusals() > 0) == (mode != Mode::Shadow), "{mode:?}: {counts:?}");
+        assert!(counts.shadowed > 0 && (counts.rejections() > 0) == (mode != Mode::Shadow), "{mode:?}: {counts:?}");
         // A rehearsal's requests end in the queue that would be.
-        let after = Time(requests.last().unwrap().came + SECOND);
+        let after = Time(requests.last().unwrap().arrival + SECOND);
         for step in 0..100 {
-            let _ = gate.arrive_at(Time(after.0 + step), &Arriving::default()).map(drop);
+            let _ = gate.admit_at(Time(after.0 + step), &RequestInfo::default()).map(drop);
         }
         assert!(gate.counts().in_flight() <= 100, "{:?}", gate.counts());
     }

@@ -4,7 +4,7 @@
 #![cfg(not(loom))]
 
 use leeward_core::units::Time;
-use leeward_gate::{Arriving, Class, Gate, Outcome, Seat, Ticket};
+use leeward_gate::{Class, Gate, Outcome, Permit, RequestInfo, Waiter};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Wake, Waker};
@@ -23,7 +23,7 @@ const LAP: usize = 61;
 
 #[derive(Clone, Copy)]
 struct Request {
-    came: u64,
+    arrival: u64,
     /// Its client gives up after so long.
     left: u64,
     class: u8,
@@ -49,36 +49,36 @@ fn requests(demand: f64, hasty: bool) -> Vec<Request> {
             0.2..0.5 => 3,
             _ => 7,
         };
-        all.push(Request { came: now as u64, left, class });
+        all.push(Request { arrival: now as u64, left, class });
     }
     all
 }
 
 /// Requests answered within what their clients give them, the ns that these took, and all requests; by group.
 #[derive(Clone, Copy, Debug, Default)]
-struct Came {
+struct ResponseStats {
     in_time: [u64; 8],
-    took: [u64; 8],
+    latency: [u64; 8],
     all: [u64; 8],
 }
 
-impl Came {
+impl ResponseStats {
     fn count(&mut self, request: &Request, answered: Option<u64>) {
         // The first half second is not counted.
-        if request.came < 500_000_000 {
+        if request.arrival < 500_000_000 {
             return;
         }
         let group = if request.left == HASTY_NS { 1 } else { usize::from(request.class) };
         self.all[group] += 1;
-        if let Some(took) = answered.map(|at| at - request.came).filter(|took| *took <= request.left) {
+        if let Some(took) = answered.map(|at| at - request.arrival).filter(|took| *took <= request.left) {
             self.in_time[group] += 1;
-            self.took[group] += took;
+            self.latency[group] += took;
         }
     }
 
     /// Mean ms of those in time.
-    fn took_ms(&self, group: usize) -> f64 {
-        self.took[group] as f64 / self.in_time[group] as f64 / 1e6
+    fn latency_ms(&self, group: usize) -> f64 {
+        self.latency[group] as f64 / self.in_time[group] as f64 / 1e6
     }
 
     fn share(&self, group: usize) -> f64 {
@@ -91,9 +91,9 @@ impl Came {
     }
 }
 
-struct Woken(Arc<Mutex<Vec<usize>>>, usize);
+struct TaskWaker(Arc<Mutex<Vec<usize>>>, usize);
 
-impl Wake for Woken {
+impl Wake for TaskWaker {
     fn wake(self: Arc<Self>) {
         self.0.lock().unwrap().push(self.1);
     }
@@ -103,27 +103,27 @@ struct Worker<'a> {
     gate: Gate,
     requests: &'a [Request],
     now: u64,
-    came: Came,
+    stats: ResponseStats,
     /// In the room, and not called when last polled.
-    waits: BTreeMap<usize, (Ticket, Seat)>,
+    waits: BTreeMap<usize, (Permit, Waiter)>,
     timers: BTreeSet<(u64, usize)>,
     woken: Arc<Mutex<Vec<usize>>>,
     /// Called, and to begin after the next look.
-    called: Vec<(usize, Ticket, Seat)>,
+    called: Vec<(usize, Permit, Waiter)>,
 }
 
-fn run(requests: &[Request], room: bool) -> Came {
+fn run(requests: &[Request], room: bool) -> ResponseStats {
     let builder = Gate::builder(Duration::from_nanos(SLO_NS)).workers(1);
-    run_at(if room { builder.room(10_000) } else { builder }.build().unwrap(), requests)
+    run_at(if room { builder.queue(10_000) } else { builder }.build().unwrap(), requests)
 }
 
-fn run_at(gate: Gate, requests: &[Request]) -> Came {
-    let (came, waits) = (Came::default(), BTreeMap::new());
+fn run_at(gate: Gate, requests: &[Request]) -> ResponseStats {
+    let (came, waits) = (ResponseStats::default(), BTreeMap::new());
     let mut worker = Worker {
         gate,
         requests,
         now: 0,
-        came,
+        stats: came,
         waits,
         timers: BTreeSet::new(),
         woken: Arc::default(),
@@ -133,7 +133,7 @@ fn run_at(gate: Gate, requests: &[Request]) -> Came {
     let counts = worker.gate.counts();
     assert_eq!((counts.in_flight(), worker.gate.waiting()), (0, 0), "{counts:?}");
     assert_eq!(counts.arrived, requests.len() as u64);
-    worker.came
+    worker.stats
 }
 
 impl Worker<'_> {
@@ -141,12 +141,12 @@ impl Worker<'_> {
         let mut next = 0;
         loop {
             for _ in 0..LAP {
-                if next >= self.requests.len() || self.requests[next].came > self.now {
+                if next >= self.requests.len() || self.requests[next].arrival > self.now {
                     break;
                 }
                 self.read(next);
                 next += 1;
-                self.wakes();
+                self.poll_woken();
             }
             self.now += LOOK;
             for (number, ticket, mut seat) in std::mem::take(&mut self.called) {
@@ -155,10 +155,10 @@ impl Worker<'_> {
                     Poll::Pending => self.poll(number, ticket, seat),
                 }
             }
-            self.wakes();
+            self.poll_woken();
             let is_idle = self.called.is_empty() && self.waits.is_empty();
             match self.requests.get(next) {
-                Some(request) if is_idle => self.now = self.now.max(request.came),
+                Some(request) if is_idle => self.now = self.now.max(request.arrival),
                 None if is_idle => return,
                 _ => {}
             }
@@ -168,13 +168,13 @@ impl Worker<'_> {
     fn read(&mut self, number: usize) {
         let request = self.requests[number];
         self.now += READ;
-        let arriving = Arriving::default()
-            .with_waited(Duration::from_nanos(self.now - READ - request.came))
-            .with_left(Duration::from_nanos(request.left))
+        let arriving = RequestInfo::default()
+            .with_age(Duration::from_nanos(self.now - READ - request.arrival))
+            .with_timeout(Duration::from_nanos(request.left))
             .with_class(Class::new(request.class));
-        match self.gate.arrive_at(Time(self.now), &arriving) {
+        match self.gate.admit_at(Time(self.now), &arriving) {
             Err(_) => self.refuse(number),
-            Ok(ticket) => match ticket.seat(Time(self.now)) {
+            Ok(ticket) => match ticket.enqueue(Time(self.now)) {
                 Ok(Some(seat)) if !seat.has_begun() => self.poll(number, ticket, seat),
                 Ok(seat) => self.begin(number, ticket, Ok(()), seat),
                 Err(out) => self.begin(number, ticket, Err(out), None),
@@ -184,26 +184,26 @@ impl Worker<'_> {
 
     fn refuse(&mut self, number: usize) {
         self.now += REFUSE;
-        self.came.count(&self.requests[number], None);
+        self.stats.count(&self.requests[number], None);
     }
 
-    fn poll(&mut self, number: usize, ticket: Ticket, mut seat: Seat) {
-        let waker = Waker::from(Arc::new(Woken(Arc::clone(&self.woken), number)));
-        match seat.poll_called(Time(self.now), &mut Context::from_waker(&waker)) {
+    fn poll(&mut self, number: usize, ticket: Permit, mut seat: Waiter) {
+        let waker = Waker::from(Arc::new(TaskWaker(Arc::clone(&self.woken), number)));
+        match seat.poll_ready(Time(self.now), &mut Context::from_waker(&waker)) {
             Poll::Ready(Ok(())) => {
                 self.now += CALLED;
                 self.called.push((number, ticket, seat));
             }
             Poll::Ready(Err(out)) => self.begin(number, ticket, Err(out), Some(seat)),
             Poll::Pending => {
-                self.timers.insert((seat.until().0, number));
+                self.timers.insert((seat.start_deadline().0, number));
                 self.waits.insert(number, (ticket, seat));
             }
         }
     }
 
     /// Polls those that were woken, or whose timer has come.
-    fn wakes(&mut self) {
+    fn poll_woken(&mut self) {
         loop {
             let mut woken = std::mem::take(&mut *self.woken.lock().unwrap());
             while let Some((at, number)) = self.timers.first().copied().filter(|(at, _)| *at <= self.now) {
@@ -215,20 +215,26 @@ impl Worker<'_> {
             }
             for number in woken {
                 if let Some((ticket, seat)) = self.waits.remove(&number) {
-                    self.timers.remove(&(seat.until().0, number));
+                    self.timers.remove(&(seat.start_deadline().0, number));
                     self.poll(number, ticket, seat);
                 }
             }
         }
     }
 
-    fn begin(&mut self, number: usize, ticket: Ticket, called: Result<(), leeward_gate::Out>, seat: Option<Seat>) {
+    fn begin(
+        &mut self,
+        number: usize,
+        ticket: Permit,
+        called: Result<(), leeward_gate::WaitError>,
+        seat: Option<Waiter>,
+    ) {
         match ticket.begin_at(Time(self.now), called) {
             Ok(mut ticket) => {
                 self.now += EXECUTE;
-                ticket.worked(Duration::from_nanos(EXECUTE));
+                ticket.record_cpu_time(Duration::from_nanos(EXECUTE));
                 ticket.finish_at(Time(self.now), Outcome::Completed);
-                self.came.count(&self.requests[number], Some(self.now));
+                self.stats.count(&self.requests[number], Some(self.now));
             }
             Err(_) => self.refuse(number),
         }
@@ -243,7 +249,7 @@ fn who_has_little_time_is_served_first() {
     // Without a room they wait for as long as the others, of which the queue is about 6 ms long.
     assert!(without.share(1) < 0.75 * without.share(3), "{without:?}");
     assert!(with.share(1) > 0.95 * with.share(3), "{with:?}");
-    assert!(with.took_ms(1) < 0.4 * without.took_ms(1), "{with:?} {without:?}");
+    assert!(with.latency_ms(1) < 0.4 * without.latency_ms(1), "{with:?} {without:?}");
     check_goodput(without, with);
 }
 
@@ -252,12 +258,12 @@ fn the_most_important_wait_least() {
     let requests = requests(2.0, false);
     let (without, with) = (run(&requests, false), run(&requests, true));
     assert!(with.share(0) > 0.995, "{with:?}");
-    assert!(with.took_ms(0) < 0.3 * without.took_ms(0), "{with:?} {without:?}");
+    assert!(with.latency_ms(0) < 0.3 * without.latency_ms(0), "{with:?} {without:?}");
     check_goodput(without, with);
 }
 
 /// The order is not paid for with much: 0.68 and 0.66 of the capacity, of which 0.68 is what the costs of refusing leave.
-fn check_goodput(without: Came, with: Came) {
+fn check_goodput(without: ResponseStats, with: ResponseStats) {
     assert!(without.goodput() > 0.66 && without.goodput() < 0.69, "{}", without.goodput());
     assert!(with.goodput() > 0.95 * without.goodput(), "{} {}", with.goodput(), without.goodput());
 }
@@ -283,7 +289,7 @@ fn a_flood_of_refusals_does_not_starve_those_that_were_let_in() {
 fn lateness_alone_needs_no_level() {
     let gate = |room: bool| {
         let builder = Gate::builder(Duration::from_nanos(SLO_NS)).workers(1).set("level", "off");
-        if room { builder.room(10_000) } else { builder }.build().unwrap()
+        if room { builder.queue(10_000) } else { builder }.build().unwrap()
     };
     let requests = requests(2.0, false);
     let (without, with) = (run_at(gate(false), &requests), run_at(gate(true), &requests));

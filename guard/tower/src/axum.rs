@@ -1,8 +1,8 @@
 //! axum with a listener that takes stamps, and the layer that reads them. Never here: anything that other frameworks need.
 
 use crate::body::GuardedBody;
-use crate::listener::{Listener, Stamped};
-use crate::service::Guarded;
+use crate::listener::{Listener, StampedStream};
+use crate::service::GuardedService;
 use crate::settings::Slo;
 pub use crate::stamp::Peer;
 use axum::Router;
@@ -30,10 +30,10 @@ impl Connected<IncomingStream<'_, Listener>> for Peer {
 }
 
 impl axum::serve::Listener for Listener {
-    type Io = Stamped;
+    type Io = StampedStream;
     type Addr = SocketAddr;
 
-    async fn accept(&mut self) -> (Stamped, SocketAddr) {
+    async fn accept(&mut self) -> (StampedStream, SocketAddr) {
         loop {
             match Listener::accept(self).await {
                 Ok(accepted) => return accepted,
@@ -54,38 +54,38 @@ impl axum::serve::Listener for Listener {
 /// # Errors
 /// The listener's.
 pub async fn serve(listener: TcpListener, app: Router, layer: Slo) -> io::Result<()> {
-    axum::serve(Listener::new(listener), Make(layer.layer(app))).await
+    axum::serve(Listener::new(listener), MakeConnection(layer.layer(app))).await
 }
 
 /// Makes the service of a connection.
 #[derive(Clone)]
-struct Make(Guarded<Router>);
+struct MakeConnection(GuardedService<Router>);
 
-impl Service<IncomingStream<'_, Listener>> for Make {
-    type Response = OfConnection;
+impl Service<IncomingStream<'_, Listener>> for MakeConnection {
+    type Response = ConnectionService;
     type Error = Infallible;
-    type Future = Ready<Result<OfConnection, Infallible>>;
+    type Future = Ready<Result<ConnectionService, Infallible>>;
 
     fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
         Poll::Ready(Ok(()))
     }
 
     fn call(&mut self, stream: IncomingStream<'_, Listener>) -> Self::Future {
-        ready(Ok(OfConnection { inner: self.0.clone(), peer: Peer::connect_info(stream) }))
+        ready(Ok(ConnectionService { inner: self.0.clone(), peer: Peer::connect_info(stream) }))
     }
 }
 
 /// Service of one connection: its requests know their connection.
 #[derive(Clone)]
-struct OfConnection {
-    inner: Guarded<Router>,
+struct ConnectionService {
+    inner: GuardedService<Router>,
     peer: Peer,
 }
 
-impl Service<Request> for OfConnection {
+impl Service<Request> for ConnectionService {
     type Response = Response;
     type Error = Infallible;
-    type Future = Boxing<<Guarded<Router> as Service<Request>>::Future>;
+    type Future = BoxBodyFuture<<GuardedService<Router> as Service<Request>>::Future>;
 
     fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
         Service::<Request>::poll_ready(&mut self.inner, context)
@@ -93,19 +93,19 @@ impl Service<Request> for OfConnection {
 
     fn call(&mut self, mut request: Request) -> Self::Future {
         request.extensions_mut().insert(ConnectInfo(self.peer.clone()));
-        Boxing { inner: self.inner.call(request) }
+        BoxBodyFuture { inner: self.inner.call(request) }
     }
 }
 
 pin_project! {
     // The response with the body that axum takes.
-    struct Boxing<F> {
+    struct BoxBodyFuture<F> {
         #[pin]
         inner: F,
     }
 }
 
-impl<F> Future for Boxing<F>
+impl<F> Future for BoxBodyFuture<F>
 where
     F: Future<Output = Result<http::Response<GuardedBody<Body>>, Infallible>>,
 {

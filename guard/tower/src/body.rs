@@ -3,7 +3,7 @@
 use crate::status;
 use bytes::{Buf, Bytes};
 use http_body::{Body, Frame, SizeHint};
-use leeward_gate::{Outcome, Ticket};
+use leeward_gate::{Outcome, Permit};
 use pin_project_lite::pin_project;
 use std::any::Any;
 use std::pin::Pin;
@@ -16,8 +16,8 @@ pin_project! {
         #[pin]
         inner: Option<B>,
         // Content of a refusal, unless it has none.
-        own: Option<B::Data>,
-        ticket: Option<Ticket>,
+        rejection_body: Option<B::Data>,
+        permit: Option<Permit>,
         // What the request is worth if all of the body is sent.
         outcome: Outcome,
     }
@@ -27,7 +27,7 @@ pin_project! {
             let this = this.project();
             let ended = this.inner.as_ref().get_ref().as_ref().is_none_or(|inner| inner.is_end_stream());
             // Servers stop asking once they know that nothing follows.
-            if let (Some(ticket), true) = (this.ticket.take(), ended) {
+            if let (Some(ticket), true) = (this.permit.take(), ended) {
                 ticket.finish(*this.outcome);
             }
         }
@@ -36,27 +36,27 @@ pin_project! {
 
 impl<B: Body> GuardedBody<B> {
     /// A body without a request to end.
-    pub(crate) fn free(inner: B) -> Self {
-        GuardedBody { inner: Some(inner), own: None, ticket: None, outcome: Outcome::Completed }
+    pub(crate) fn unguarded(inner: B) -> Self {
+        GuardedBody { inner: Some(inner), rejection_body: None, permit: None, outcome: Outcome::Completed }
     }
 
     /// A body whose end is the request's, with this outcome.
-    pub(crate) fn holding(inner: B, ticket: Ticket, outcome: Outcome) -> Self {
-        GuardedBody { inner: Some(inner), own: None, ticket: Some(ticket), outcome }
+    pub(crate) fn with_permit(inner: B, ticket: Permit, outcome: Outcome) -> Self {
+        GuardedBody { inner: Some(inner), rejection_body: None, permit: Some(ticket), outcome }
     }
 
-    pub(crate) fn refused() -> Self {
-        GuardedBody { inner: None, own: None, ticket: None, outcome: Outcome::Dropped }
+    pub(crate) fn rejected() -> Self {
+        GuardedBody { inner: None, rejection_body: None, permit: None, outcome: Outcome::Rejected }
     }
 
     /// Content of a refusal; `None` where the service's bodies have another kind of data than such
     /// bytes.
-    pub(crate) fn saying(content: &'static [u8]) -> Option<Self>
+    pub(crate) fn with_content(content: &'static [u8]) -> Option<Self>
     where
         B::Data: 'static,
     {
         let own = cast(Bytes::from_static(content)).or_else(|| cast(content))?;
-        Some(GuardedBody { inner: None, own: Some(own), ticket: None, outcome: Outcome::Dropped })
+        Some(GuardedBody { inner: None, rejection_body: Some(own), permit: None, outcome: Outcome::Rejected })
     }
 }
 
@@ -69,7 +69,7 @@ fn cast<T: 'static>(value: impl Any) -> Option<T> {
 
 impl<B: Body + Default> Default for GuardedBody<B> {
     fn default() -> Self {
-        GuardedBody::free(B::default())
+        GuardedBody::unguarded(B::default())
     }
 }
 
@@ -87,17 +87,17 @@ where
     ) -> Poll<Option<Result<Frame<Self::Data>, Self::Error>>> {
         let this = self.project();
         let Some(inner) = this.inner.as_pin_mut() else {
-            return Poll::Ready(this.own.take().map(|own| Ok(Frame::data(own))));
+            return Poll::Ready(this.rejection_body.take().map(|body| Ok(Frame::data(body))));
         };
         let frame = ready!(inner.poll_frame(context));
         match &frame {
             None => {
-                if let Some(ticket) = this.ticket.take() {
+                if let Some(ticket) = this.permit.take() {
                     ticket.finish(*this.outcome);
                 }
             }
             Some(Ok(frame)) => {
-                if frame.trailers_ref().is_some_and(status::failed_in) {
+                if frame.trailers_ref().is_some_and(status::is_failed_status) {
                     *this.outcome = Outcome::Failed;
                 }
             }
@@ -107,11 +107,11 @@ where
     }
 
     fn is_end_stream(&self) -> bool {
-        self.inner.as_ref().map_or(self.own.is_none(), Body::is_end_stream)
+        self.inner.as_ref().map_or(self.rejection_body.is_none(), Body::is_end_stream)
     }
 
     fn size_hint(&self) -> SizeHint {
-        let own = || SizeHint::with_exact(self.own.as_ref().map_or(0, |own| own.remaining() as u64));
+        let own = || SizeHint::with_exact(self.rejection_body.as_ref().map_or(0, |own| own.remaining() as u64));
         self.inner.as_ref().map_or_else(own, Body::size_hint)
     }
 }

@@ -20,9 +20,9 @@ use leeward_runtime::locks::Congested;
 /// }
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Busy(pub Congested);
+pub struct LockRejection(pub Congested);
 
-impl Busy {
+impl LockRejection {
     /// The answer over HTTP.
     pub fn response<B: Default>(&self) -> Response<B> {
         let mut response = Response::new(B::default());
@@ -35,30 +35,30 @@ impl Busy {
     }
 }
 
-impl From<Congested> for Busy {
+impl From<Congested> for LockRejection {
     fn from(congested: Congested) -> Self {
-        Busy(congested)
+        LockRejection(congested)
     }
 }
 
-impl std::fmt::Display for Busy {
+impl std::fmt::Display for LockRejection {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         self.0.fmt(f)
     }
 }
 
-impl std::error::Error for Busy {}
+impl std::error::Error for LockRejection {}
 
 #[cfg(feature = "axum")]
-impl axum::response::IntoResponse for Busy {
+impl axum::response::IntoResponse for LockRejection {
     fn into_response(self) -> axum::response::Response {
         self.response()
     }
 }
 
 #[cfg(feature = "tonic")]
-impl From<Busy> for tonic::Status {
-    fn from(busy: Busy) -> Self {
+impl From<LockRejection> for tonic::Status {
+    fn from(busy: LockRejection) -> Self {
         let mut status = tonic::Status::resource_exhausted(busy.to_string());
         status.metadata_mut().insert("leeward-reason", tonic::metadata::MetadataValue::from_static("lock"));
         status

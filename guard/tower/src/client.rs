@@ -4,9 +4,9 @@
 
 use crate::body::GuardedBody;
 use crate::headers::{ENVOY_OVERLOADED, GRPC_STATUS, Grpc, REASON};
-use crate::refusal::{self, Code};
-use crate::service::give_back;
-use crate::{passing, scope};
+use crate::rejection::{self, GrpcStatus};
+use crate::service::release_ready;
+use crate::{outgoing, scope};
 use http::header::HeaderValue;
 use http::{HeaderMap, Request, Response, StatusCode};
 use http_body::Body;
@@ -22,14 +22,14 @@ use tower_layer::Layer;
 use tower_service::Service;
 
 /// Requests that are tolerated per accepted request before some end here (Site Reliability Engineering, ch. 21: K = 2).
-const TOLERATED: f64 = 2.0;
+const REQUESTS_PER_ACCEPT: f64 = 2.0;
 /// Time over which requests and accepted ones are counted: a half of it is forgotten at once.
 const MEMORY: Duration = Duration::from_secs(2);
 
 /// Repeated requests that are sent per first one (Site Reliability Engineering, ch. 21), and how many are saved up at
 /// most.
 const RETRIES: f64 = 0.1;
-const SAVED: f64 = 10.0;
+const RETRIES_MAX: f64 = 10.0;
 
 /// A layer for clients of a server that may refuse; `objective` is the time that a request has from its issue. Inside
 /// of a guarded service it is also at most what the request being served has left, and the request is as important and
@@ -40,7 +40,7 @@ pub fn client(objective: Duration) -> Client {
 
 /// Marks a request as sent before, `attempts` times: for policies that send requests again. The layer lets one in ten
 /// pass, and servers refuse them first.
-pub fn repeated<B>(request: &mut Request<B>, attempts: u8) {
+pub fn mark_retry<B>(request: &mut Request<B>, attempts: u8) {
     request.extensions_mut().insert(Attempts(attempts));
 }
 
@@ -50,7 +50,7 @@ struct Attempts(u8);
 
 /// Why a request ended at the client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Ended {
+enum LocalRejection {
     /// The server would most likely have refused it.
     Throttled,
     /// More were repeated than a tenth.
@@ -62,7 +62,7 @@ enum Ended {
 /// Requests that ended at the client, and header values that it could not read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Endings {
+pub struct RejectionCounts {
     /// The server would most likely have refused them.
     pub throttled: u64,
     /// Repeated beyond a tenth of the first ones, or on behalf of a request that was itself repeated.
@@ -74,11 +74,11 @@ pub struct Endings {
 }
 
 /// Whether this response is a server's, or this client's own, refusal for overload.
-pub fn overloaded<B>(response: &Response<B>) -> bool {
-    is_refusal(response.status(), response.headers())
+pub fn is_overload<B>(response: &Response<B>) -> bool {
+    is_rejection(response.status(), response.headers())
 }
 
-fn is_refusal(status: StatusCode, headers: &HeaderMap) -> bool {
+fn is_rejection(status: StatusCode, headers: &HeaderMap) -> bool {
     let marked = headers.contains_key(REASON) || headers.contains_key(ENVOY_OVERLOADED);
     let busy = matches!(status, StatusCode::SERVICE_UNAVAILABLE | StatusCode::TOO_MANY_REQUESTS);
     busy || (marked && headers.get(GRPC_STATUS).is_none_or(|status| status != "0"))
@@ -94,49 +94,49 @@ pub struct Client {
 
 #[derive(Debug, Default)]
 struct Shared {
-    account: Mutex<Account>,
+    throttle: Mutex<AdaptiveThrottle>,
     /// By [`Ended`].
-    ended: [AtomicU64; 3],
+    rejected: [AtomicU64; 3],
     malformed: AtomicU64,
 }
 
 impl Client {
     /// Fates of the requests that did not leave.
-    pub fn endings(&self) -> Endings {
-        let [throttled, retries, deadline] = self.shared.ended.each_ref().map(|count| count.load(Ordering::Relaxed));
-        Endings { throttled, retries, deadline, malformed: self.shared.malformed.load(Ordering::Relaxed) }
+    pub fn rejections(&self) -> RejectionCounts {
+        let [throttled, retries, deadline] = self.shared.rejected.each_ref().map(|count| count.load(Ordering::Relaxed));
+        RejectionCounts { throttled, retries, deadline, malformed: self.shared.malformed.load(Ordering::Relaxed) }
     }
 
     /// Decides on a request, and writes what it says of itself.
-    fn prepare<B>(&self, request: &mut Request<B>) -> Result<(), Ended> {
-        let serving = scope::serving();
+    fn prepare<B>(&self, request: &mut Request<B>) -> Result<(), LocalRejection> {
+        let serving = scope::current_request();
         let own = request.extensions().get::<Attempts>().map_or(0, |attempts| attempts.0);
-        let out = passing::Out { objective: self.objective, own, serving, reading: clock::process() };
-        let passed = passing::write(request.headers_mut(), &out);
+        let out = outgoing::OutgoingRequest { objective: self.objective, own, context: serving, now: clock::process() };
+        let passed = outgoing::write(request.headers_mut(), &out);
         self.shared.malformed.fetch_add(passed.malformed.into(), Ordering::Relaxed);
-        if passed.left == Some(Duration::ZERO) {
-            return Err(Ended::Deadline);
+        if passed.timeout == Some(Duration::ZERO) {
+            return Err(LocalRejection::Deadline);
         }
         // Parts of a request that was itself repeated are not: whoever sent it will, and attempts would multiply from
         // tier to tier.
-        if passed.repeated && serving.is_some_and(|serving| serving.attempt() > 0) {
-            return Err(Ended::Retries);
+        if passed.is_retry && serving.is_some_and(|serving| serving.attempt() > 0) {
+            return Err(LocalRejection::Retries);
         }
-        lock(&self.shared.account).leaves(Instant::now(), passed.repeated)
+        lock(&self.shared.throttle).try_send(Instant::now(), passed.is_retry)
     }
 }
 
 impl<S> Layer<S> for Client {
-    type Service = Throttled<S>;
+    type Service = ThrottledService<S>;
 
-    fn layer(&self, inner: S) -> Throttled<S> {
-        Throttled { inner, client: self.clone() }
+    fn layer(&self, inner: S) -> ThrottledService<S> {
+        ThrottledService { inner, client: self.clone() }
     }
 }
 
 /// Requests and accepted ones of two halves of the memory.
 #[derive(Debug)]
-struct Account {
+struct AdaptiveThrottle {
     since: Instant,
     before: (f64, f64),
     now: (f64, f64),
@@ -145,9 +145,9 @@ struct Account {
     retries: f64,
 }
 
-impl Default for Account {
+impl Default for AdaptiveThrottle {
     fn default() -> Self {
-        Account {
+        AdaptiveThrottle {
             since: Instant::now(),
             before: (0.0, 0.0),
             now: (0.0, 0.0),
@@ -157,11 +157,11 @@ impl Default for Account {
     }
 }
 
-impl Account {
+impl AdaptiveThrottle {
     /// Whether a request, `repeated` or not, may leave at `now`. Counts it.
-    fn leaves(&mut self, now: Instant, repeated: bool) -> Result<(), Ended> {
+    fn try_send(&mut self, now: Instant, repeated: bool) -> Result<(), LocalRejection> {
         if repeated && self.retries < 1.0 {
-            return Err(Ended::Retries);
+            return Err(LocalRejection::Retries);
         }
         let passed = now.saturating_duration_since(self.since);
         if passed >= MEMORY / 2 {
@@ -175,30 +175,30 @@ impl Account {
         let (requests, accepted) = (self.before.0 + self.now.0, self.before.1 + self.now.1);
         self.now.0 += 1.0;
         // max(0, (requests − K × accepts) / (requests + 1)), ibid.
-        if chance < ((requests - TOLERATED * accepted) / (requests + 1.0)).max(0.0) {
-            return Err(Ended::Throttled);
+        if chance < ((requests - REQUESTS_PER_ACCEPT * accepted) / (requests + 1.0)).max(0.0) {
+            return Err(LocalRejection::Throttled);
         }
-        self.retries = if repeated { self.retries - 1.0 } else { (self.retries + RETRIES).min(SAVED) };
+        self.retries = if repeated { self.retries - 1.0 } else { (self.retries + RETRIES).min(RETRIES_MAX) };
         Ok(())
     }
 
-    fn accepted(&mut self) {
+    fn record_accept(&mut self) {
         self.now.1 += 1.0;
     }
 }
 
-fn lock(account: &Mutex<Account>) -> std::sync::MutexGuard<'_, Account> {
+fn lock(account: &Mutex<AdaptiveThrottle>) -> std::sync::MutexGuard<'_, AdaptiveThrottle> {
     account.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
 }
 
 /// A client's service that sends less to a server that refuses.
 #[derive(Clone, Debug)]
-pub struct Throttled<S> {
+pub struct ThrottledService<S> {
     inner: S,
     client: Client,
 }
 
-impl<S, B, R> Service<Request<B>> for Throttled<S>
+impl<S, B, R> Service<Request<B>> for ThrottledService<S>
 where
     S: Service<Request<B>, Response = Response<R>> + Clone,
     R: Body<Data: 'static>,
@@ -219,28 +219,28 @@ where
                 ClientFuture { state: State::Sent { inner: self.inner.call(request), shared } }
             }
             Err(ended) => {
-                self.client.shared.ended[ended as usize].fetch_add(1, Ordering::Relaxed);
-                if ended == Ended::Throttled {
-                    scope::tell(true);
+                self.client.shared.rejected[ended as usize].fetch_add(1, Ordering::Relaxed);
+                if ended == LocalRejection::Throttled {
+                    scope::report_downstream(true);
                 }
-                give_back(&mut self.inner);
-                ClientFuture { state: State::Ended { response: Some(ended_here(ended, grpc)) } }
+                release_ready(&mut self.inner);
+                ClientFuture { state: State::Rejected { response: Some(reject_locally(ended, grpc)) } }
             }
         }
     }
 }
 
 /// The refusal that the server would have sent.
-fn ended_here<B: Body<Data: 'static>>(ended: Ended, grpc: Option<Grpc>) -> Response<GuardedBody<B>> {
+fn reject_locally<B: Body<Data: 'static>>(ended: LocalRejection, grpc: Option<Grpc>) -> Response<GuardedBody<B>> {
     let (word, code) = match ended {
-        Ended::Throttled => ("client", Code::Exhausted),
-        Ended::Retries => ("retries", Code::Exhausted),
-        Ended::Deadline => ("deadline", Code::Deadline),
+        LocalRejection::Throttled => ("client", GrpcStatus::Exhausted),
+        LocalRejection::Retries => ("retries", GrpcStatus::Exhausted),
+        LocalRejection::Deadline => ("deadline", GrpcStatus::Deadline),
     };
     let mut response = match grpc {
-        Some(grpc) => refusal::end(&grpc, code),
+        Some(grpc) => rejection::grpc_response(&grpc, code),
         None => {
-            let mut response = Response::new(GuardedBody::refused());
+            let mut response = Response::new(GuardedBody::rejected());
             *response.status_mut() = StatusCode::SERVICE_UNAVAILABLE;
             response
         }
@@ -262,7 +262,7 @@ pin_project! {
     enum State<F, B: Body> {
         Sent { #[pin] inner: F, shared: Option<Arc<Shared>> },
         // The request never left.
-        Ended { response: Option<Response<GuardedBody<B>>> },
+        Rejected { response: Option<Response<GuardedBody<B>>> },
     }
 }
 
@@ -275,18 +275,20 @@ where
 
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         match self.project().state.project() {
-            StateProjection::Ended { response } => Poll::Ready(Ok(response.take().expect("polled after it was ready"))),
+            StateProjection::Rejected { response } => {
+                Poll::Ready(Ok(response.take().expect("polled after it was ready")))
+            }
             StateProjection::Sent { inner, shared } => {
                 let response = ready!(inner.poll(context))?;
-                let refused = overloaded(&response);
+                let refused = is_overload(&response);
                 // The request that this one is a part of is being polled.
-                scope::tell(refused);
+                scope::report_downstream(refused);
                 if let Some(shared) = shared.take()
                     && !refused
                 {
-                    lock(&shared.account).accepted();
+                    lock(&shared.throttle).record_accept();
                 }
-                Poll::Ready(Ok(response.map(GuardedBody::free)))
+                Poll::Ready(Ok(response.map(GuardedBody::unguarded)))
             }
         }
     }
@@ -298,17 +300,17 @@ mod tests {
 
     #[test]
     fn a_client_of_a_server_that_refuses_all_sends_little_and_comes_back() {
-        let (mut account, mut now) = (Account::default(), Instant::now());
-        let step = |account: &mut Account, now: &mut Instant| {
+        let (mut account, mut now) = (AdaptiveThrottle::default(), Instant::now());
+        let step = |account: &mut AdaptiveThrottle, now: &mut Instant| {
             *now += Duration::from_millis(1);
-            account.leaves(*now, false).is_ok()
+            account.try_send(*now, false).is_ok()
         };
         let sent = (0..4_000).filter(|_| step(&mut account, &mut now)).count();
         assert!(sent < 100, "{sent} of 4,000");
-        let served = |account: &mut Account, now: &mut Instant| {
+        let served = |account: &mut AdaptiveThrottle, now: &mut Instant| {
             let leaves = step(account, now);
             if leaves {
-                account.accepted();
+                account.record_accept();
             }
             leaves
         };
@@ -318,17 +320,17 @@ mod tests {
     }
     #[test]
     fn one_request_in_ten_is_repeated() {
-        let (mut account, mut now, mut sent) = (Account::default(), Instant::now(), (0, 0));
+        let (mut account, mut now, mut sent) = (AdaptiveThrottle::default(), Instant::now(), (0, 0));
         for _ in 0..10_000 {
             now += Duration::from_millis(1);
             // Each request is sent three times more.
             for attempt in 0..4 {
-                match account.leaves(now, attempt > 0) {
+                match account.try_send(now, attempt > 0) {
                     Ok(()) if attempt > 0 => sent.1 += 1,
                     Ok(()) => sent.0 += 1,
                     Err(_) => {}
                 }
-                account.accepted();
+                account.record_accept();
             }
         }
         assert_eq!(sent.0, 10_000);

@@ -21,29 +21,29 @@ const MOST: u64 = 64 << 10;
 const LONGEST: Duration = Duration::from_millis(100);
 
 /// Duty that a refused request's body leaves behind.
-pub(crate) enum Rest<B> {
+pub(crate) enum UnreadBody<B> {
     /// None: it is whole, or its stream can end alone.
-    Nothing,
+    None,
     /// The connection closes with the answer.
-    Closes,
+    Close,
     /// Its rest is read first.
-    Drains(Drain<B>),
+    Drain(Drain<B>),
 }
 
-impl<B: Body> Rest<B> {
+impl<B: Body> UnreadBody<B> {
     pub(crate) fn of(request: &Parts, body: B) -> Self {
         if request.version >= Version::HTTP_2 || body.is_end_stream() {
-            Rest::Nothing
-        } else if expects(&request.headers) || body.size_hint().lower() > MOST {
-            Rest::Closes
+            UnreadBody::None
+        } else if expects_continue(&request.headers) || body.size_hint().lower() > MOST {
+            UnreadBody::Close
         } else {
-            Rest::Drains(Drain { body, left: MOST, timer: None })
+            UnreadBody::Drain(Drain { body, remaining: MOST, timer: None })
         }
     }
 }
 
 /// To read such a body would ask the client to send it.
-fn expects(headers: &HeaderMap) -> bool {
+fn expects_continue(headers: &HeaderMap) -> bool {
     headers.contains_key(EXPECT)
 }
 
@@ -52,7 +52,7 @@ pin_project! {
     pub(crate) struct Drain<B> {
         #[pin]
         body: B,
-        left: u64,
+        remaining: u64,
         timer: Option<Pin<Box<Sleep>>>,
     }
 }
@@ -70,8 +70,8 @@ impl<B: Body> Future for Drain<B> {
                 Poll::Ready(Some(Ok(frame))) => {
                     // A frame without bytes is work, too.
                     let bytes = frame.data_ref().map_or(0, |data| data.remaining() as u64).max(1);
-                    match this.left.checked_sub(bytes) {
-                        Some(left) => *this.left = left,
+                    match this.remaining.checked_sub(bytes) {
+                        Some(remaining) => *this.remaining = remaining,
                         None => return Poll::Ready(false),
                     }
                 }
@@ -120,15 +120,15 @@ mod tests {
         }
     }
 
-    fn rest(version: Version, header: Option<&'static str>, sizes: Vec<usize>, ends: bool) -> Rest<Frames> {
+    fn rest(version: Version, header: Option<&'static str>, sizes: Vec<usize>, ends: bool) -> UnreadBody<Frames> {
         let (mut parts, ()) = http::Request::new(()).into_parts();
         parts.version = version;
         header.map(|value| parts.headers.insert(EXPECT, http::HeaderValue::from_static(value)));
-        Rest::of(&parts, Frames(sizes, ends))
+        UnreadBody::of(&parts, Frames(sizes, ends))
     }
 
     async fn whole(sizes: Vec<usize>, ends: bool) -> bool {
-        Drain { body: Frames(sizes, ends), left: MOST, timer: None }.await
+        Drain { body: Frames(sizes, ends), remaining: MOST, timer: None }.await
     }
 
     #[tokio::test]
@@ -149,9 +149,9 @@ mod tests {
     #[test]
     fn much_and_what_is_held_back_closes_and_streams_end_alone() {
         let one = Version::HTTP_11;
-        assert!(matches!(rest(one, None, vec![10], true), Rest::Drains(_)));
-        assert!(matches!(rest(one, None, vec![70_000], true), Rest::Closes));
-        assert!(matches!(rest(one, Some("100-continue"), vec![10], true), Rest::Closes));
-        assert!(matches!(rest(Version::HTTP_2, None, vec![70_000], true), Rest::Nothing));
+        assert!(matches!(rest(one, None, vec![10], true), UnreadBody::Drain(_)));
+        assert!(matches!(rest(one, None, vec![70_000], true), UnreadBody::Close));
+        assert!(matches!(rest(one, Some("100-continue"), vec![10], true), UnreadBody::Close));
+        assert!(matches!(rest(Version::HTTP_2, None, vec![70_000], true), UnreadBody::None));
     }
 }

@@ -2,18 +2,18 @@
 //! with its time on the worker and inside of the request's scope. Never here: the decision.
 
 use crate::body::GuardedBody;
-use crate::drain::{Drain, Rest};
+use crate::drain::{Drain, UnreadBody};
 use crate::headers;
-use crate::refusal;
+use crate::queue_wait::QueueWait;
+use crate::rejection;
 use crate::scope::Scope;
-use crate::settings::Until;
+use crate::settings::EndOfRequest;
 use crate::status;
-use crate::turn::Turn;
 use http::header::{CONNECTION, HeaderValue};
 use http::{Response, StatusCode};
 use http_body::Body;
 use leeward_core::units::Nanos;
-use leeward_gate::{Gate, Outcome, Ticket};
+use leeward_gate::{Gate, Outcome, Permit};
 use leeward_runtime::clock;
 use pin_project_lite::pin_project;
 use std::future::Future;
@@ -32,64 +32,79 @@ pin_project! {
 pin_project! {
     #[project = StateProjection]
     enum State<F, R: Body, B> {
-        Served { #[pin] inner: F, admitted: Option<Admitted>, until: Until, reporter: Option<Gate> },
-        Refused { response: Option<Response<GuardedBody<R>>>, #[pin] drain: Option<Drain<B>> },
+        Served { #[pin] inner: F, admitted: Option<AdmittedRequest>, until: EndOfRequest, reporter: Option<Gate> },
+        Rejected { response: Option<Response<GuardedBody<R>>>, #[pin] drain: Option<Drain<B>> },
     }
 }
 
 /// An admitted request between two polls.
-pub(crate) struct Admitted {
-    pub(crate) ticket: Ticket,
+pub(crate) struct AdmittedRequest {
+    pub(crate) permit: Permit,
     pub(crate) scope: Scope,
     /// Time on the worker so far.
-    pub(crate) worked: Nanos,
+    pub(crate) cpu_time: Nanos,
     /// The name by which the client calls its route, where the route has none yet.
-    pub(crate) claims: Option<Box<str>>,
+    pub(crate) route_name: Option<Box<str>>,
     /// Until it has begun and no longer occupies a worker, in a gate with a room.
-    pub(crate) turn: Option<Turn>,
+    pub(crate) queue_wait: Option<QueueWait>,
 }
 
 impl<F, R: Body, B: Body> ResponseFuture<F, R, B> {
     /// The service's own response, with the load of `reporter` if there is one.
-    pub(crate) fn served(inner: F, admitted: Option<Admitted>, until: Until, reporter: Option<Gate>) -> Self {
+    pub(crate) fn served(
+        inner: F,
+        admitted: Option<AdmittedRequest>,
+        until: EndOfRequest,
+        reporter: Option<Gate>,
+    ) -> Self {
         ResponseFuture { state: State::Served { inner, admitted, until, reporter } }
     }
 
-    pub(crate) fn refused(mut response: Response<GuardedBody<R>>, rest: Rest<B>) -> Self {
+    pub(crate) fn rejected(mut response: Response<GuardedBody<R>>, rest: UnreadBody<B>) -> Self {
         let drain = match rest {
-            Rest::Nothing => None,
-            Rest::Closes => {
-                closes(&mut response);
+            UnreadBody::None => None,
+            UnreadBody::Close => {
+                set_connection_close(&mut response);
                 None
             }
-            Rest::Drains(drain) => Some(drain),
+            UnreadBody::Drain(drain) => Some(drain),
         };
-        ResponseFuture { state: State::Refused { response: Some(response), drain } }
+        ResponseFuture { state: State::Rejected { response: Some(response), drain } }
     }
 }
 
 impl<F, R: Body<Data: 'static>, B> State<F, R, B> {
     /// Waits for the request's turn, if it has to; `Some`: it is refused without having begun.
-    fn turn(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Response<GuardedBody<R>>>> {
+    fn poll_queue(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Response<GuardedBody<R>>>> {
         let StateProjection::Served { admitted, reporter, .. } = self.project() else { return Poll::Ready(None) };
-        let Some(Admitted { ticket, turn: Some(turn), .. }) = admitted else { return Poll::Ready(None) };
+        let Some(AdmittedRequest { permit: ticket, queue_wait: Some(turn), .. }) = admitted else {
+            return Poll::Ready(None);
+        };
         let now = ticket.gate().now();
         let called = ready!(turn.poll(now, context));
-        let Some(Admitted { ticket, mut scope, worked, claims, turn }) = admitted.take() else {
+        let Some(AdmittedRequest { permit: ticket, mut scope, cpu_time: worked, route_name: claims, queue_wait: turn }) =
+            admitted.take()
+        else {
             unreachable!("looked at above")
         };
         match ticket.begin_at(now, called) {
             Ok(ticket) => {
                 scope.begin(&ticket);
-                *admitted = Some(Admitted { ticket, scope, worked, claims, turn });
+                *admitted = Some(AdmittedRequest {
+                    permit: ticket,
+                    scope,
+                    cpu_time: worked,
+                    route_name: claims,
+                    queue_wait: turn,
+                });
                 Poll::Ready(None)
             }
             Err(refusal) => {
                 let grpc = turn.as_ref().and_then(|turn| turn.grpc.as_ref());
-                let mut response = refusal::response(&refusal, grpc);
-                headers::tell_load(reporter, response.headers_mut());
-                if turn.is_some_and(|turn| turn.closes) {
-                    closes(&mut response);
+                let mut response = rejection::response(&refusal, grpc);
+                headers::write_load(reporter, response.headers_mut());
+                if turn.is_some_and(|turn| turn.closes_connection) {
+                    set_connection_close(&mut response);
                 }
                 Poll::Ready(Some(response))
             }
@@ -97,7 +112,7 @@ impl<F, R: Body<Data: 'static>, B> State<F, R, B> {
     }
 }
 
-fn closes<R: Body>(response: &mut Response<GuardedBody<R>>) {
+fn set_connection_close<R: Body>(response: &mut Response<GuardedBody<R>>) {
     response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
 }
 
@@ -111,65 +126,68 @@ where
 
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         let mut state = self.project().state;
-        if let Some(response) = ready!(state.as_mut().turn(context)) {
+        if let Some(response) = ready!(state.as_mut().poll_queue(context)) {
             // What was not begun is dropped before its refusal is sent.
-            state.set(State::Refused { response: Some(response), drain: None });
+            state.set(State::Rejected { response: Some(response), drain: None });
         }
         match state.project() {
-            StateProjection::Refused { response, drain } => {
+            StateProjection::Rejected { response, drain } => {
                 let whole = drain.as_pin_mut().map(|drain| drain.poll(context));
                 if whole == Some(Poll::Pending) {
                     return Poll::Pending;
                 }
                 let mut response = response.take().expect("polled after it was ready");
                 if whole == Some(Poll::Ready(false)) {
-                    closes(&mut response);
+                    set_connection_close(&mut response);
                 }
                 Poll::Ready(Ok(response))
             }
             StateProjection::Served { inner, admitted, until, reporter } => {
                 let Some(request) = admitted else {
-                    return inner.poll(context).map_ok(|response| response.map(GuardedBody::free));
+                    return inner.poll(context).map_ok(|response| response.map(GuardedBody::unguarded));
                 };
                 // Time on the worker, not time that passes: a handler that awaits costs nothing meanwhile.
                 let began = clock::process();
                 let polled = request.scope.enter(|| inner.poll(context));
                 let now = clock::process();
-                request.worked += now.since(began);
+                request.cpu_time += now.since(began);
                 // Ended, or awaiting something: a worker is free for the next.
-                request.turn = None;
+                request.queue_wait = None;
                 // The service's own failure is no answer: dropping the ticket says so.
                 let mut response = ready!(polled)?;
-                headers::tell_load(reporter, response.headers_mut());
-                let Some(Admitted { mut ticket, scope, worked, claims, .. }) = admitted.take() else {
+                headers::write_load(reporter, response.headers_mut());
+                let Some(AdmittedRequest { permit: mut ticket, scope, cpu_time: worked, route_name: claims, .. }) =
+                    admitted.take()
+                else {
                     unreachable!("looked at above")
                 };
                 if let Some(name) = claims {
-                    if status::is_unknown(&response) { ticket.without_route() } else { ticket.name_route(&name) }
+                    if status::is_unknown(&response) { ticket.clear_route() } else { ticket.name_route(&name) }
                 }
-                ticket.worked(Duration::from_nanos(worked.0));
-                ticket.queued(scope.queued(&ticket));
-                if let Some(refused) = scope.behind() {
+                ticket.record_cpu_time(Duration::from_nanos(worked.0));
+                ticket.record_queue_time(scope.queue_time(&ticket));
+                if let Some(refused) = scope.downstream_rejected() {
                     // A handler that has found another answer has not worked in vain.
-                    ticket.behind(refused && !status::is_success(&response));
+                    ticket.record_downstream(refused && !status::is_success(&response));
                 }
                 // Most answers are whole by now: one reading of the clock has been enough for them.
-                let now = ticket.gate().at(now);
-                ticket.answers_at(now);
-                let outcome = if scope.was_refused() && !status::is_success(&response) {
+                let now = ticket.gate().time_at(now);
+                ticket.record_answer_start(now);
+                let outcome = if scope.is_lock_rejected() && !status::is_success(&response) {
                     // A handler whose lock refused, and that has found no other answer.
-                    Outcome::Dropped
+                    Outcome::Rejected
                 } else if status::is_failure(&response) {
                     Outcome::Failed
                 } else {
                     Outcome::Completed
                 };
-                let is_whole = *until == Until::Headers || response.body().is_end_stream() || is_endless(&response);
-                Poll::Ready(Ok(if outcome == Outcome::Dropped || is_whole {
+                let is_whole =
+                    *until == EndOfRequest::Headers || response.body().is_end_stream() || is_endless(&response);
+                Poll::Ready(Ok(if outcome == Outcome::Rejected || is_whole {
                     ticket.finish_at(now, outcome);
-                    response.map(GuardedBody::free)
+                    response.map(GuardedBody::unguarded)
                 } else {
-                    response.map(|body| GuardedBody::holding(body, ticket, outcome))
+                    response.map(|body| GuardedBody::with_permit(body, ticket, outcome))
                 }))
             }
         }
@@ -178,5 +196,5 @@ where
 
 /// A stream of events or an upgraded connection: being open is no load.
 fn is_endless<R>(response: &Response<R>) -> bool {
-    response.status() == StatusCode::SWITCHING_PROTOCOLS || headers::is_events(response.headers())
+    response.status() == StatusCode::SWITCHING_PROTOCOLS || headers::is_event_stream(response.headers())
 }

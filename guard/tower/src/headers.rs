@@ -30,7 +30,7 @@ pub(crate) const GRPC_TIMEOUT: HeaderName = HeaderName::from_static("grpc-timeou
 pub(crate) const GRPC_ATTEMPTS: HeaderName = HeaderName::from_static("grpc-previous-rpc-attempts");
 
 /// Says a gate's load, where it is to be said and there is a rate, without which Envoy takes no report.
-pub(crate) fn tell_load(reporter: &Option<Gate>, headers: &mut HeaderMap) {
+pub(crate) fn write_load(reporter: &Option<Gate>, headers: &mut HeaderMap) {
     let Some(Load { utilization, delay, rate, .. }) = reporter.as_ref().map(Gate::load) else { return };
     if rate <= 0.0 {
         return;
@@ -49,9 +49,9 @@ const LONGEST: usize = 256;
 /// Content of the headers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Said {
+pub struct RequestHeaders {
     /// The least of the times that the client still gives the request.
-    pub left: Option<Duration>,
+    pub timeout: Option<Duration>,
     /// Importance.
     pub class: Option<Class>,
     /// Times that the request was sent before.
@@ -62,46 +62,46 @@ pub struct Said {
 
 /// Reads what concerns us, in one pass: a look-up by each name would hash all of its bytes. Of a header that is there
 /// more than once every value counts.
-pub fn read(headers: &HeaderMap) -> Said {
-    let mut said = Said::default();
+pub fn read(headers: &HeaderMap) -> RequestHeaders {
+    let mut said = RequestHeaders::default();
     for (name, value) in headers {
         let bytes = name.as_str().as_bytes();
         // Every name that concerns us begins so.
         match bytes.first() {
             Some(b'g') if bytes == b"grpc-timeout" => said.time(grpc_timeout(value)),
-            Some(b'g') if bytes == b"grpc-previous-rpc-attempts" => said.attempts(value, 0),
-            Some(b'l') if bytes == b"leeward" => said.ours(value.as_bytes()),
+            Some(b'g') if bytes == b"grpc-previous-rpc-attempts" => said.parse_attempts(value, 0),
+            Some(b'l') if bytes == b"leeward" => said.parse_leeward(value.as_bytes()),
             Some(b'x') if bytes == b"x-envoy-expected-rq-timeout-ms" => {
                 said.time(number(value.as_bytes()).map(Duration::from_millis));
             }
-            Some(b'x') if bytes == b"x-envoy-attempt-count" => said.attempts(value, 1),
+            Some(b'x') if bytes == b"x-envoy-attempt-count" => said.parse_attempts(value, 1),
             _ => {}
         }
     }
     said
 }
 
-impl Said {
+impl RequestHeaders {
     fn time(&mut self, read: Option<Duration>) {
         match read {
-            Some(time) => self.left = Some(self.left.map_or(time, |left| left.min(time))),
+            Some(time) => self.timeout = Some(self.timeout.map_or(time, |left| left.min(time))),
             None => self.malformed += 1,
         }
     }
 
     /// `first`: the number that a first attempt has.
-    fn attempts(&mut self, value: &HeaderValue, first: u64) {
+    fn parse_attempts(&mut self, value: &HeaderValue, first: u64) {
         match number(value.as_bytes()) {
-            Some(count) => self.attempt(count.saturating_sub(first)),
+            Some(count) => self.set_attempt(count.saturating_sub(first)),
             None => self.malformed += 1,
         }
     }
 
-    fn attempt(&mut self, count: u64) {
+    fn set_attempt(&mut self, count: u64) {
         self.attempt = self.attempt.max(u8::try_from(count).unwrap_or(u8::MAX));
     }
 
-    fn ours(&mut self, value: &[u8]) {
+    fn parse_leeward(&mut self, value: &[u8]) {
         if value.len() > LONGEST {
             self.malformed += 1;
             return;
@@ -115,7 +115,7 @@ impl Said {
             match (key, number(value)) {
                 (b"b", Some(us)) => self.time(Some(Duration::from_micros(us))),
                 (b"p", Some(level @ 1..=128)) => self.class = Some(Class::new((level - 1) as u8 / 16)),
-                (b"a", Some(count)) => self.attempt(count),
+                (b"a", Some(count)) => self.set_attempt(count),
                 (b"b" | b"p" | b"a", _) => self.malformed += 1,
                 _ => {}
             }
@@ -179,7 +179,7 @@ pub(crate) fn grpc(headers: &HeaderMap) -> Option<Grpc> {
 }
 
 /// Whether the content is a stream of server-sent events.
-pub(crate) fn is_events(headers: &HeaderMap) -> bool {
+pub(crate) fn is_event_stream(headers: &HeaderMap) -> bool {
     headers.get(CONTENT_TYPE).is_some_and(|kind| media_type(kind).eq_ignore_ascii_case(b"text/event-stream"))
 }
 
@@ -193,7 +193,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn check(pairs: &[(&'static str, &str)], expected: Said) {
+    fn check(pairs: &[(&'static str, &str)], expected: RequestHeaders) {
         let headers =
             pairs.iter().map(|(name, value)| (HeaderName::from_static(name), HeaderValue::from_str(value).unwrap()));
         assert_eq!(read(&headers.collect()), expected, "{pairs:?}");
@@ -226,13 +226,13 @@ mod tests {
             [("text/event-stream", true), ("Text/Event-Stream; charset=utf-8", true), ("text/event-streams", false)]
         {
             let headers: HeaderMap = [(CONTENT_TYPE, HeaderValue::from_static(kind))].into_iter().collect();
-            assert_eq!(is_events(&headers), expected, "{kind}");
+            assert_eq!(is_event_stream(&headers), expected, "{kind}");
         }
     }
 
     #[test]
     fn the_least_of_all_deadlines_counts() {
-        let left = |left| Said { left: Some(left), ..Said::default() };
+        let left = |left| RequestHeaders { timeout: Some(left), ..RequestHeaders::default() };
         check(&[("grpc-timeout", "20m")], left(Duration::from_millis(20)));
         check(&[("grpc-timeout", "0n")], left(Duration::ZERO));
         check(&[("grpc-timeout", "99999999H")], left(Duration::from_secs(99_999_999 * 3_600)));
@@ -242,22 +242,25 @@ mod tests {
 
     #[test]
     fn what_cannot_be_read_is_no_header() {
-        let malformed = Said { malformed: 1, ..Said::default() };
+        let malformed = RequestHeaders { malformed: 1, ..RequestHeaders::default() };
         for value in ["", "m", "12", "123456789m", "-1S", "1.5S", "1s"] {
             check(&[("grpc-timeout", value)], malformed);
         }
         for value in ["b=-1", "b=99999999999999999999", "b", "p=0", "p=129", "a=x", &"b=1,".repeat(100)] {
             check(&[("leeward", value)], malformed);
         }
-        check(&[("leeward", "zz=5, q")], Said::default());
+        check(&[("leeward", "zz=5, q")], RequestHeaders::default());
     }
 
     #[test]
     fn importance_and_attempts() {
-        check(&[("leeward", "p=40,a=2")], Said { class: Some(Class::new(2)), attempt: 2, ..Said::default() });
-        check(&[("x-envoy-attempt-count", "1")], Said::default());
-        check(&[("x-envoy-attempt-count", "900")], Said { attempt: 255, ..Said::default() });
-        check(&[("grpc-previous-rpc-attempts", "2")], Said { attempt: 2, ..Said::default() });
+        check(
+            &[("leeward", "p=40,a=2")],
+            RequestHeaders { class: Some(Class::new(2)), attempt: 2, ..RequestHeaders::default() },
+        );
+        check(&[("x-envoy-attempt-count", "1")], RequestHeaders::default());
+        check(&[("x-envoy-attempt-count", "900")], RequestHeaders { attempt: 255, ..RequestHeaders::default() });
+        check(&[("grpc-previous-rpc-attempts", "2")], RequestHeaders { attempt: 2, ..RequestHeaders::default() });
     }
 
     proptest! {

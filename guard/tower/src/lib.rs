@@ -35,9 +35,10 @@ mod drain;
 mod future;
 pub mod headers;
 mod listener;
-mod passing;
+mod outgoing;
 mod probe;
-mod refusal;
+mod queue_wait;
+mod rejection;
 mod scope;
 mod service;
 mod settings;
@@ -45,19 +46,18 @@ mod stamp;
 mod status;
 #[cfg(feature = "tonic")]
 mod tonic;
-mod turn;
 mod wall;
 
 pub use body::GuardedBody;
-pub use busy::Busy;
+pub use busy::LockRejection;
 pub use future::ResponseFuture;
-pub use leeward_gate::{Arriving, Class, Counts, Decision, DecisionId, Gate, Mode, Reason, Tenant};
+pub use leeward_gate::{Class, Decision, DecisionId, DecisionReason, Gate, GateCounts, Mode, RequestInfo, Tenant};
 /// Locks and lines for handlers, which refuse a request whose budget would not last.
 pub use leeward_runtime::locks;
-pub use listener::{Incoming, Listener, Stamped};
-pub use scope::{Carried, Serving, carry, serving};
-pub use service::Guarded;
-pub use settings::{Slo, Until, slo};
+pub use listener::{Incoming, Listener, StampedStream};
+pub use scope::{CarriedFuture, RequestContext, carry, current_request};
+pub use service::GuardedService;
+pub use settings::{EndOfRequest, Slo, slo};
 pub use stamp::{Connection, Stamp, connection};
 
 /// So many milliseconds.

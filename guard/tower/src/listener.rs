@@ -40,9 +40,9 @@ impl Listener {
     ///
     /// # Errors
     /// The system's; the next call may succeed.
-    pub async fn accept(&self) -> io::Result<(Stamped, SocketAddr)> {
+    pub async fn accept(&self) -> io::Result<(StampedStream, SocketAddr)> {
         let (stream, peer) = self.0.accept().await?;
-        Ok((Stamped::new(stream), peer))
+        Ok((StampedStream::new(stream), peer))
     }
 
     /// The address that it listens on.
@@ -68,14 +68,14 @@ pub struct Incoming {
 
 impl Incoming {
     /// The next connection, for implementations of `Stream`: this crate depends on none.
-    pub fn poll_accept(&mut self, context: &mut Context<'_>) -> Poll<Stamped> {
+    pub fn poll_accept(&mut self, context: &mut Context<'_>) -> Poll<StampedStream> {
         loop {
             if let Some(pause) = &mut self.pause {
                 ready!(std::future::Future::poll(pause.as_mut(), context));
                 self.pause = None;
             }
             match ready!(self.listener.0.poll_accept(context)) {
-                Ok((stream, _)) => return Poll::Ready(Stamped::new(stream)),
+                Ok((stream, _)) => return Poll::Ready(StampedStream::new(stream)),
                 // Out of descriptors, most likely: those of connections that end come back.
                 Err(_) => self.pause = Some(Box::pin(tokio::time::sleep(Duration::from_millis(20)))),
             }
@@ -90,7 +90,7 @@ fn prepare(socket: &impl AsFd) {
 
 /// A connection that notes when the kernel received what it reads.
 #[derive(Debug)]
-pub struct Stamped {
+pub struct StampedStream {
     stream: TcpStream,
     stamp: Stamp,
     control: Vec<u8>,
@@ -99,14 +99,14 @@ pub struct Stamped {
     filled: bool,
 }
 
-impl Stamped {
+impl StampedStream {
     /// Around a connection. Where the listener was not asked for stamps, they begin here.
     pub fn new(stream: TcpStream) -> Self {
         prepare(&stream);
         // Answers are small and awaited.
         let _ = stream.set_nodelay(true);
         let control = nix::cmsg_space!([TimeSpec; 3]);
-        Stamped { stream, stamp: Stamp::default(), control, small: Box::new([0; SMALL]), filled: false }
+        StampedStream { stream, stamp: Stamp::default(), control, small: Box::new([0; SMALL]), filled: false }
     }
 
     /// The connection's stamp, for its requests.
@@ -136,9 +136,9 @@ fn receive(stream: &TcpStream, into: &mut [u8], control: &mut [u8]) -> io::Resul
     Ok((message.bytes, stamp))
 }
 
-impl AsyncRead for Stamped {
+impl AsyncRead for StampedStream {
     fn poll_read(self: Pin<&mut Self>, context: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
-        let Stamped { stream, stamp, control, small, filled } = self.get_mut();
+        let StampedStream { stream, stamp, control, small, filled } = self.get_mut();
         if buffer.remaining() == 0 {
             return Poll::Ready(Ok(()));
         }
@@ -179,7 +179,7 @@ impl AsyncRead for Stamped {
     }
 }
 
-impl AsyncWrite for Stamped {
+impl AsyncWrite for StampedStream {
     fn poll_write(self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         Pin::new(&mut self.get_mut().stream).poll_write(context, bytes)
     }

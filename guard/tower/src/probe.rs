@@ -14,10 +14,10 @@ use tokio::runtime::Handle;
 
 /// The end of the socket that calls write to; nothing until the first call inside of a runtime.
 #[derive(Debug, Default)]
-pub(crate) struct Probe(Mutex<Place>);
+pub(crate) struct SocketProbe(Mutex<ProbeTransport>);
 
 #[derive(Debug, Default)]
-enum Place {
+enum ProbeTransport {
     #[default]
     None,
     Socket(Blocking),
@@ -26,39 +26,39 @@ enum Place {
 }
 
 /// Tells the gate if the measurement ends before its turn: with its runtime, for instance.
-struct Waiting(Option<Gate>);
+struct CancelGuard(Option<Gate>);
 
-impl Drop for Waiting {
+impl Drop for CancelGuard {
     fn drop(&mut self) {
         if let Some(gate) = &self.0 {
-            gate.probe_is_lost();
+            gate.cancel_probe();
         }
     }
 }
 
-impl Probe {
+impl SocketProbe {
     /// Begins a measurement, if one is due and this is a thread of Tokio's.
     pub(crate) fn measure(&self, gate: &Gate) {
         if !gate.wants_probe() {
             return;
         }
         let Ok(runtime) = Handle::try_current() else {
-            gate.probe_is_lost();
+            gate.cancel_probe();
             return;
         };
         let mut place = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Place::Socket(socket) = &*place {
+        if let ProbeTransport::Socket(socket) = &*place {
             if write(socket).is_ok() {
                 return;
             }
             // Its reader has ended with the runtime it was in.
-            *place = Place::None;
+            *place = ProbeTransport::None;
         }
-        if matches!(*place, Place::None) {
-            *place = socket(gate, &runtime).map_or(Place::Tasks, Place::Socket);
+        if matches!(*place, ProbeTransport::None) {
+            *place = socket(gate, &runtime).map_or(ProbeTransport::Tasks, ProbeTransport::Socket);
         }
         match &*place {
-            Place::Socket(socket) if write(socket).is_ok() => {}
+            ProbeTransport::Socket(socket) if write(socket).is_ok() => {}
             _ => task(gate, &runtime),
         }
     }
@@ -75,13 +75,13 @@ fn socket(gate: &Gate, runtime: &Handle) -> Option<Blocking> {
     far.set_nonblocking(true).ok()?;
     // A runtime without sockets panics.
     let far = catch_unwind(AssertUnwindSafe(|| UnixStream::from_std(far))).ok()?.ok()?;
-    let (gate, waiting) = (gate.clone(), Waiting(Some(gate.clone())));
+    let (gate, waiting) = (gate.clone(), CancelGuard(Some(gate.clone())));
     runtime.spawn(async move {
         let _waiting = waiting;
         let mut bytes = [0; 16];
         while far.readable().await.is_ok() {
             match far.try_read(&mut bytes) {
-                Ok(1..) => gate.probe_leaves(),
+                Ok(1..) => gate.finish_probe(),
                 Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => {}
                 Ok(0) | Err(_) => return,
             }
@@ -92,14 +92,14 @@ fn socket(gate: &Gate, runtime: &Handle) -> Option<Blocking> {
 
 /// A task in this worker's queue, which is a part of the way.
 fn task(gate: &Gate, runtime: &Handle) {
-    let (gate, waiting) = (gate.clone(), Waiting(Some(gate.clone())));
+    let (gate, waiting) = (gate.clone(), CancelGuard(Some(gate.clone())));
     runtime.spawn(async move {
         let mut waiting = waiting;
         // A task that was just spawned has a place of its own ahead of the queue.
         tokio::task::yield_now().await;
-        gate.probe_enters();
+        gate.start_probe();
         tokio::task::yield_now().await;
-        gate.probe_leaves();
+        gate.finish_probe();
         waiting.0 = None;
     });
 }
@@ -107,7 +107,7 @@ fn task(gate: &Gate, runtime: &Handle) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use leeward_gate::{Arriving, Gate};
+    use leeward_gate::{Gate, RequestInfo};
     use std::time::Duration;
 
     fn gate() -> Gate {
@@ -117,7 +117,7 @@ mod tests {
     /// A worker that works for 10 ms for each of ten sockets: a byte behind them waits for all.
     #[tokio::test]
     async fn a_measurement_waits_behind_sockets_that_were_readable_before() {
-        let (gate, probe) = (gate(), Probe::default());
+        let (gate, probe) = (gate(), SocketProbe::default());
         let mut ends = Vec::new();
         for _ in 0..10 {
             let (near, far) = Blocking::pair().unwrap();
@@ -137,12 +137,12 @@ mod tests {
         while gate.delay() < Duration::from_millis(40) {
             tokio::task::yield_now().await;
         }
-        assert!(gate.arrive(&Arriving::default()).is_ok());
+        assert!(gate.admit(&RequestInfo::default()).is_ok());
     }
 
     #[test]
     fn a_runtime_without_sockets_and_none_are_no_failure() {
-        let (gate, probe) = (gate(), Probe::default());
+        let (gate, probe) = (gate(), SocketProbe::default());
         std::thread::sleep(Duration::from_millis(5));
         probe.measure(&gate);
         for _ in 0..2 {
@@ -157,19 +157,19 @@ mod tests {
             drop(runtime);
             std::thread::sleep(Duration::from_millis(5));
             assert!(gate.wants_probe(), "the last one has ended");
-            gate.probe_is_lost();
+            gate.cancel_probe();
         }
     }
 
     #[test]
     fn another_runtime_takes_over_from_one_that_has_ended() {
-        let (gate, probe) = (gate(), Probe::default());
+        let (gate, probe) = (gate(), SocketProbe::default());
         for _ in 0..3 {
             std::thread::sleep(Duration::from_millis(5));
             let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build().unwrap();
             runtime.block_on(async {
                 assert!(gate.wants_probe());
-                gate.probe_is_lost();
+                gate.cancel_probe();
                 probe.measure(&gate);
                 assert!(!gate.wants_probe(), "one is under way");
             });

@@ -2,21 +2,21 @@
 //! in `poll_ready`. Never here: sockets.
 
 use crate::body::GuardedBody;
-use crate::drain::Rest;
-use crate::future::{Admitted, ResponseFuture};
+use crate::drain::UnreadBody;
+use crate::future::{AdmittedRequest, ResponseFuture};
 use crate::headers;
-use crate::probe::Probe;
-use crate::refusal;
-use crate::scope::{Scope, Serving};
+use crate::probe::SocketProbe;
+use crate::queue_wait::QueueWait;
+use crate::rejection;
+use crate::scope::{RequestContext, Scope};
 use crate::settings::{Slo, hash};
 use crate::stamp::Stamp;
-use crate::turn::Turn;
 use http::header::{ACCESS_CONTROL_REQUEST_METHOD, ORIGIN};
 use http::request::Parts;
 use http::{Method, Request, Response, Version};
 use http_body::Body;
 use leeward_core::units::{Nanos, Time};
-use leeward_gate::{Arriving, Gate, LONGEST_NAME};
+use leeward_gate::{Gate, NAME_MAX, RequestInfo};
 use leeward_runtime::clock;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -26,7 +26,7 @@ use tower_service::Service;
 
 /// A service behind a gate.
 #[derive(Clone, Debug)]
-pub struct Guarded<S> {
+pub struct GuardedService<S> {
     inner: S,
     // Frameworks clone a service for every request: one counter, and no settings.
     shared: Arc<Shared>,
@@ -36,7 +36,7 @@ pub struct Guarded<S> {
 struct Shared {
     settings: Slo,
     gate: Gate,
-    probe: Probe,
+    probe: SocketProbe,
 }
 
 impl Shared {
@@ -46,9 +46,9 @@ impl Shared {
     }
 }
 
-impl<S> Guarded<S> {
+impl<S> GuardedService<S> {
     pub(crate) fn new(inner: S, settings: Slo, gate: Gate) -> Self {
-        Guarded { inner, shared: Arc::new(Shared { settings, gate, probe: Probe::default() }) }
+        GuardedService { inner, shared: Arc::new(Shared { settings, gate, probe: SocketProbe::default() }) }
     }
 
     /// The gate, with its counters and decisions.
@@ -57,28 +57,30 @@ impl<S> Guarded<S> {
     }
 
     /// All that is known of a request; `None`: it passes by the gate.
-    fn arriving(&self, request: &Parts, reading: Time) -> Option<Arriving> {
+    fn request_info(&self, request: &Parts, reading: Time) -> Option<RequestInfo> {
         let path = request.uri.path();
         if path.starts_with("/grpc.health.v1.Health/") || is_preflight(request) {
             return None;
         }
         let said = headers::read(&request.headers);
         if said.malformed > 0 {
-            (0..said.malformed).for_each(|_| self.shared.gate.note_malformed());
+            (0..said.malformed).for_each(|_| self.shared.gate.record_malformed());
         }
         let route = route(request);
         // Requests that most likely ask the same services behind: those of a route, or else those whose paths begin alike.
-        let asks = route.unwrap_or_else(|| beginning(path));
-        let mut arriving =
-            Arriving::default().with_attempt(said.attempt).with_route(route.unwrap_or(UNNAMED)).with_asks(asks);
+        let asks = route.unwrap_or_else(|| path_group(path));
+        let mut arriving = RequestInfo::default()
+            .with_attempt(said.attempt)
+            .with_route(route.unwrap_or(UNNAMED))
+            .with_downstream(asks);
         if let Some(class) = said.class {
             arriving = arriving.with_class(class);
         }
-        if let Some(left) = said.left {
-            arriving = arriving.with_left(left);
+        if let Some(left) = said.timeout {
+            arriving = arriving.with_timeout(left);
         }
         match age(request, reading) {
-            Some(waited) => arriving = arriving.with_waited(waited),
+            Some(waited) => arriving = arriving.with_age(waited),
             None => self.shared.probe.measure(&self.shared.gate),
         }
         if self.shared.settings.is_plain() {
@@ -92,7 +94,7 @@ impl<S> Guarded<S> {
             Some(self.shared.settings.describe.as_ref().map_or(arriving, |describe| describe(request, arriving)))
         }));
         described.unwrap_or_else(|_| {
-            self.shared.gate.note_malformed();
+            self.shared.gate.record_malformed();
             Some(arriving)
         })
     }
@@ -100,7 +102,7 @@ impl<S> Guarded<S> {
 
 /// Gives back what a service has reserved in `poll_ready` for a call that is not made: a permit, or
 /// a place in a queue. A clone has reserved nothing.
-pub(crate) fn give_back<S: Clone>(service: &mut S) {
+pub(crate) fn release_ready<S: Clone>(service: &mut S) {
     *service = service.clone();
 }
 
@@ -158,13 +160,13 @@ fn route(request: &Parts) -> Option<u8> {
 }
 
 /// Number of the paths with the same first part.
-fn beginning(path: &str) -> u8 {
+fn path_group(path: &str) -> u8 {
     let path = path.trim_start_matches('/');
     hash(path.split('/').next().unwrap_or(path).as_bytes()) as u8
 }
 
 /// Names a route that has no name yet. The client's word for it comes back instead: it counts once the service has answered there.
-fn name(request: &Parts, arriving: &Arriving, gate: &Gate) -> Option<Box<str>> {
+fn name(request: &Parts, arriving: &RequestInfo, gate: &Gate) -> Option<Box<str>> {
     // The application may have given it another number.
     if gate.is_named(arriving.route) || arriving.route != route(request).unwrap_or(UNNAMED) {
         return None;
@@ -175,19 +177,19 @@ fn name(request: &Parts, arriving: &Arriving, gate: &Gate) -> Option<Box<str>> {
             gate.name_route(arriving.route, name);
             None
         }
-        RouteName::Method(name) => Some(name.chars().take(LONGEST_NAME).collect()),
+        RouteName::Method(name) => Some(name.chars().take(NAME_MAX).collect()),
     }
 }
 
 impl<S> Layer<S> for Slo {
-    type Service = Guarded<S>;
+    type Service = GuardedService<S>;
 
-    fn layer(&self, inner: S) -> Guarded<S> {
-        Guarded::new(inner, self.clone(), self.gate().clone())
+    fn layer(&self, inner: S) -> GuardedService<S> {
+        GuardedService::new(inner, self.clone(), self.gate().clone())
     }
 }
 
-impl<S, B, R> Service<Request<B>> for Guarded<S>
+impl<S, B, R> Service<Request<B>> for GuardedService<S>
 where
     S: Service<Request<B>, Response = Response<R>> + Clone,
     R: Body<Data: 'static>,
@@ -204,36 +206,42 @@ where
     fn call(&mut self, request: Request<B>) -> Self::Future {
         let (parts, body) = request.into_parts();
         let (shared, reading) = (&*self.shared, clock::process());
-        let until = shared.settings.until;
-        let Some(arriving) = self.arriving(&parts, reading) else {
+        let until = shared.settings.ends_at;
+        let Some(arriving) = self.request_info(&parts, reading) else {
             return ResponseFuture::served(self.inner.call(Request::from_parts(parts, body)), None, until, None);
         };
         let claims = name(&parts, &arriving, &shared.gate);
-        let now = shared.gate.at(reading);
-        let admitted = shared.gate.arrive_at(now, &arriving).and_then(|ticket| match ticket.seat(now) {
+        let now = shared.gate.time_at(reading);
+        let admitted = shared.gate.admit_at(now, &arriving).and_then(|ticket| match ticket.enqueue(now) {
             Ok(seat) => Ok((ticket, seat)),
             Err(out) => ticket.begin_at(now, Err(out)).map(|ticket| (ticket, None)),
         });
         let (ticket, seat) = match admitted {
             Ok(admitted) => admitted,
             Err(refusal) => {
-                give_back(&mut self.inner);
+                release_ready(&mut self.inner);
                 let grpc = headers::grpc(&parts.headers);
-                let mut response = refusal::response(&refusal, grpc.as_ref());
-                headers::tell_load(&shared.reporter(), response.headers_mut());
-                return ResponseFuture::refused(response, Rest::of(&parts, body));
+                let mut response = rejection::response(&refusal, grpc.as_ref());
+                headers::write_load(&shared.reporter(), response.headers_mut());
+                return ResponseFuture::rejected(response, UnreadBody::of(&parts, body));
             }
         };
-        let mut scope = Scope::new(Serving::new(&arriving, reading), &ticket);
+        let mut scope = Scope::new(RequestContext::new(&arriving, reading), &ticket);
         let turn = seat.map(|seat| {
             let closes = parts.version < Version::HTTP_2 && !body.is_end_stream();
-            Turn::new(seat, headers::grpc(&parts.headers), closes)
+            QueueWait::new(seat, headers::grpc(&parts.headers), closes)
         });
         // Some services begin their work here.
         let inner = scope.enter(|| self.inner.call(Request::from_parts(parts, body)));
         ResponseFuture::served(
             inner,
-            Some(Admitted { ticket, scope, worked: Nanos::ZERO, claims, turn }),
+            Some(AdmittedRequest {
+                permit: ticket,
+                scope,
+                cpu_time: Nanos::ZERO,
+                route_name: claims,
+                queue_wait: turn,
+            }),
             until,
             shared.reporter(),
         )
@@ -268,9 +276,9 @@ mod tests {
     }
 
     #[derive(Clone)]
-    struct Answers;
+    struct AnswerService;
 
-    impl Service<Request<Empty>> for Answers {
+    impl Service<Request<Empty>> for AnswerService {
         type Response = Response<Empty>;
         type Error = Infallible;
         type Future = Ready<Result<Response<Empty>, Infallible>>;
@@ -285,7 +293,10 @@ mod tests {
     }
 
     /// The load that a response to a request of this budget says.
-    async fn said(service: &mut Guarded<Answers>, budget: &'static str) -> (u16, Option<HeaderValue>) {
+    async fn reported_load(
+        service: &mut GuardedService<AnswerService>,
+        budget: &'static str,
+    ) -> (u16, Option<HeaderValue>) {
         let mut request = Request::new(Empty);
         request.headers_mut().insert(headers::LEEWARD, HeaderValue::from_static(budget));
         let response = service.call(request).await.unwrap();
@@ -294,9 +305,9 @@ mod tests {
 
     /// Answers by the path.
     #[derive(Clone)]
-    struct Methods;
+    struct MethodService;
 
-    impl Service<Request<Empty>> for Methods {
+    impl Service<Request<Empty>> for MethodService {
         type Response = Response<Empty>;
         type Error = Infallible;
         type Future = Ready<Result<Response<Empty>, Infallible>>;
@@ -318,24 +329,24 @@ mod tests {
     }
 
     /// Has one permit for all of its clones, which it takes when it becomes ready.
-    struct Limited {
+    struct LimitedService {
         free: Arc<AtomicUsize>,
         has_permit: bool,
     }
 
-    impl Clone for Limited {
+    impl Clone for LimitedService {
         fn clone(&self) -> Self {
-            Limited { free: Arc::clone(&self.free), has_permit: false }
+            LimitedService { free: Arc::clone(&self.free), has_permit: false }
         }
     }
 
-    impl Drop for Limited {
+    impl Drop for LimitedService {
         fn drop(&mut self) {
             self.free.fetch_add(usize::from(self.has_permit), Ordering::Relaxed);
         }
     }
 
-    impl Service<Request<Empty>> for Limited {
+    impl Service<Request<Empty>> for LimitedService {
         type Response = Response<Empty>;
         type Error = Infallible;
         type Future = Ready<Result<Response<Empty>, Infallible>>;
@@ -358,7 +369,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_refusal_gives_back_what_the_service_inside_has_reserved() {
-        let limited = Limited { free: Arc::new(AtomicUsize::new(1)), has_permit: false };
+        let limited = LimitedService { free: Arc::new(AtomicUsize::new(1)), has_permit: false };
         let guarded = slo(ms(20)).layer(limited.clone());
         let throttled = crate::client::client(ms(20)).layer(limited);
         let (mut refused, mut ended, mut other) = (guarded.clone(), throttled, guarded);
@@ -372,9 +383,9 @@ mod tests {
     }
 
     /// A body of bytes that are not the framework's own kind.
-    struct Foreign;
+    struct ForeignBody;
 
-    impl Body for Foreign {
+    impl Body for ForeignBody {
         type Data = std::io::Cursor<Vec<u8>>;
         type Error = Infallible;
 
@@ -391,7 +402,7 @@ mod tests {
         let mut call = HeaderMap::new();
         call.insert("content-type", HeaderValue::from_static("application/grpc-web+proto"));
         let grpc = headers::grpc(&call).unwrap();
-        let (head, mut body) = refusal::end::<R>(&grpc, refusal::Code::Exhausted).into_parts();
+        let (head, mut body) = rejection::grpc_response::<R>(&grpc, rejection::GrpcStatus::Exhausted).into_parts();
         let announced = body.size_hint().exact();
         let frame = Pin::new(&mut body).poll_frame(&mut Context::from_waker(Waker::noop()));
         let Poll::Ready(frame) = frame else { panic!("a refusal that waits") };
@@ -404,7 +415,7 @@ mod tests {
     fn a_web_call_is_refused_in_its_content_or_else_in_the_head() {
         let (head, length, has_ended) = refused_web::<Empty>();
         assert_eq!((head.get("grpc-status"), length, has_ended), (None, Some(63), true));
-        let (head, length, has_ended) = refused_web::<Foreign>();
+        let (head, length, has_ended) = refused_web::<ForeignBody>();
         assert_eq!((&head["grpc-status"], length, has_ended), (&HeaderValue::from_static("8"), None, true));
         assert_eq!(head["content-type"], "application/grpc-web+proto");
     }
@@ -412,7 +423,7 @@ mod tests {
     #[tokio::test]
     async fn only_methods_that_there_are_have_names_and_places() {
         let layer = slo(ms(20_000));
-        let mut service = layer.layer(Methods);
+        let mut service = layer.layer(MethodService);
         let invented = (0..400).map(|number| format!("/invented/{number}"));
         for path in invented.chain(["/shop.Cart/Add".into(), "/shop.Cart/Breaks".into()]) {
             let request = Request::builder().uri(path).header("content-type", "application/grpc").body(Empty).unwrap();
@@ -431,14 +442,14 @@ mod tests {
 
     #[tokio::test]
     async fn responses_and_refusals_say_the_load_where_they_are_to() {
-        let mut quiet = slo(ms(20)).layer(Answers);
-        let mut service = slo(ms(20)).reports_load().layer(Answers);
+        let mut quiet = slo(ms(20)).layer(AnswerService);
+        let mut service = slo(ms(20)).report_load().layer(AnswerService);
         // Until there is a rate to tell.
-        while said(&mut service, "b=20000").await.1.is_none() {
-            assert_eq!(said(&mut quiet, "b=20000").await, (200, None));
+        while reported_load(&mut service, "b=20000").await.1.is_none() {
+            assert_eq!(reported_load(&mut quiet, "b=20000").await, (200, None));
         }
         for (budget, status) in [("b=20000", 200), ("b=0", 503)] {
-            let (found, load) = said(&mut service, budget).await;
+            let (found, load) = reported_load(&mut service, budget).await;
             let load = load.unwrap();
             let load = load.to_str().unwrap();
             let pairs = load.strip_prefix("TEXT ").unwrap().split(',').map(|pair| pair.split_once('=').unwrap());

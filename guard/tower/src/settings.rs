@@ -1,7 +1,7 @@
 //! The layer and all that can be said about it. Never here: what happens to a request.
 
 use http::request::Parts;
-use leeward_gate::{Arriving, Builder, Class, Gate, Mode};
+use leeward_gate::{Builder, Class, Gate, Mode, RequestInfo};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ const PLACES: usize = 16_384;
 
 /// When a request counts as ended.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Until {
+pub enum EndOfRequest {
     /// When its response's body ends, except for streams of events and upgrades.
     #[default]
     Body,
@@ -19,7 +19,7 @@ pub enum Until {
 }
 
 /// Knowledge about a request that its headers do not tell.
-type Describe = Arc<dyn Fn(&Parts, Arriving) -> Arriving + Send + Sync>;
+type Describe = Arc<dyn Fn(&Parts, RequestInfo) -> RequestInfo + Send + Sync>;
 type Exempt = Arc<dyn Fn(&Parts) -> bool + Send + Sync>;
 
 /// A layer that keeps a service inside a latency objective. Services that it makes, and its clones, share one gate.
@@ -28,7 +28,7 @@ pub struct Slo {
     builder: Builder,
     pub(crate) describe: Option<Describe>,
     pub(crate) exempt: Option<Exempt>,
-    pub(crate) until: Until,
+    pub(crate) ends_at: EndOfRequest,
     pub(crate) reports_load: bool,
     gate: Arc<OnceLock<Gate>>,
 }
@@ -41,7 +41,7 @@ pub fn slo(objective: Duration) -> Slo {
         builder: Gate::builder(objective),
         describe: None,
         exempt: None,
-        until: Until::Body,
+        ends_at: EndOfRequest::Body,
         reports_load: false,
         gate: Arc::default(),
     }
@@ -58,7 +58,7 @@ impl Slo {
     /// });
     /// # drop(layer);
     /// ```
-    pub fn describe(mut self, describe: impl Fn(&Parts, Arriving) -> Arriving + Send + Sync + 'static) -> Self {
+    pub fn describe(mut self, describe: impl Fn(&Parts, RequestInfo) -> RequestInfo + Send + Sync + 'static) -> Self {
         self.describe = Some(Arc::new(describe));
         self
     }
@@ -97,13 +97,13 @@ impl Slo {
     }
 
     /// When a request counts as ended.
-    pub fn until(mut self, until: Until) -> Self {
-        self.until = until;
+    pub fn ends_at(mut self, until: EndOfRequest) -> Self {
+        self.ends_at = until;
         self
     }
 
     /// Says the replica's load in each response, for balancers that weigh replicas: `endpoint-load-metrics` (ORCA).
-    pub fn reports_load(mut self) -> Self {
+    pub fn report_load(mut self) -> Self {
         self.reports_load = true;
         self
     }
@@ -142,8 +142,8 @@ impl Slo {
     /// let small = slo(ms(20)).build(|builder| builder.room(100));
     /// # drop((layer, small));
     /// ```
-    pub fn room(self) -> Self {
-        self.build(|builder| builder.room(PLACES))
+    pub fn queue(self) -> Self {
+        self.build(|builder| builder.queue(PLACES))
     }
 
     /// Changes the gate itself.

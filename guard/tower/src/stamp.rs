@@ -38,7 +38,7 @@ impl Stamp {
     }
 
     /// A listener of another make has read bytes that the kernel received at `received`.
-    pub fn received(&self, received: SystemTime) {
+    pub fn record(&self, received: SystemTime) {
         self.note(received.duration_since(UNIX_EPOCH).ok(), false);
     }
 

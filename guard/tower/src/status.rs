@@ -20,11 +20,11 @@ pub(crate) fn is_success<R>(response: &Response<R>) -> bool {
 
 /// Whether the service has failed, as far as the head of the response says so.
 pub(crate) fn is_failure<R>(response: &Response<R>) -> bool {
-    response.status().is_server_error() || failed_in(response.headers())
+    response.status().is_server_error() || is_failed_status(response.headers())
 }
 
 /// Whether headers or trailers say that a call has failed.
-pub(crate) fn failed_in(headers: &HeaderMap) -> bool {
+pub(crate) fn is_failed_status(headers: &HeaderMap) -> bool {
     grpc(headers).is_some_and(|status| FAILURES.contains(&status))
 }
 

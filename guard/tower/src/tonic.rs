@@ -1,7 +1,7 @@
 //! tonic's traits for the listener: a stream of connections whose requests carry a stamp. Never here: the layer, which tonic takes as
 //! it is.
 
-use crate::listener::{Incoming, Stamped};
+use crate::listener::{Incoming, StampedStream};
 use crate::stamp::Stamp;
 use futures_core::Stream;
 use std::io;
@@ -9,7 +9,7 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 use tonic::transport::server::Connected;
 
-impl Connected for Stamped {
+impl Connected for StampedStream {
     type ConnectInfo = Stamp;
 
     fn connect_info(&self) -> Stamp {
@@ -18,9 +18,9 @@ impl Connected for Stamped {
 }
 
 impl Stream for Incoming {
-    type Item = io::Result<Stamped>;
+    type Item = io::Result<StampedStream>;
 
-    fn poll_next(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<io::Result<Stamped>>> {
+    fn poll_next(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<io::Result<StampedStream>>> {
         self.get_mut().poll_accept(context).map(|connection| Some(Ok(connection)))
     }
 }

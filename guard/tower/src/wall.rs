@@ -8,9 +8,9 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// How long an offset holds. A wall clock that is set is seen so much later; one that is slewed moves by less than a
 /// microsecond.
-const FRESH: Nanos = Nanos(1_000_000);
+const OFFSET_LIFETIME: Nanos = Nanos(1_000_000);
 /// Two readings around one of the wall clock that are further apart were interrupted.
-const APART: Nanos = Nanos(2_000);
+const GAP_MAX: Nanos = Nanos(2_000);
 
 /// Difference of the two clocks. Threads write it without a lock: whichever wins, its offset is a right one.
 pub(crate) struct Wall {
@@ -35,14 +35,14 @@ impl Wall {
     /// See [`at`]; `look` reads the wall clock between two readings of the process's.
     fn at(&self, reading: Time, look: impl Fn() -> (Time, SystemTime, Time)) -> Option<u64> {
         let found = self.found.load(Ordering::Relaxed);
-        if found != 0 && reading.since(Time(found - 1)) < FRESH {
+        if found != 0 && reading.since(Time(found - 1)) < OFFSET_LIFETIME {
             return Some(reading.0.wrapping_add(self.offset.load(Ordering::Relaxed)));
         }
         let mut wall = 0;
         for _ in 0..3 {
             let (before, now, after) = look();
             wall = nanos(now.duration_since(UNIX_EPOCH).ok()?);
-            if after.since(before) <= APART {
+            if after.since(before) <= GAP_MAX {
                 self.offset.store(wall.wrapping_sub(after.0), Ordering::Relaxed);
                 self.found.store(after.0.saturating_add(1), Ordering::Relaxed);
                 return Some(wall.wrapping_sub(after.0).wrapping_add(reading.0));

@@ -8,7 +8,7 @@ use crate::store::SCHEMA;
 use leeward_outcome::results::Results;
 
 /// Results without rows.
-pub(crate) fn blank(scenario: &Scenario, options: &Options) -> Results {
+pub(crate) fn empty_results(scenario: &Scenario, options: &Options) -> Results {
     Results {
         schema: SCHEMA,
         scenario: scenario.id.clone(),
@@ -25,8 +25,8 @@ pub(crate) fn blank(scenario: &Scenario, options: &Options) -> Results {
 }
 
 /// Adds the rows of a run, after those of the runs before it.
-pub(crate) fn add(results: &mut Results, rows: Rows) {
-    let Rows { point, windows, shifts, locks, replicas, services, kinds, doubt } = rows;
+pub(crate) fn append_rows(results: &mut Results, rows: Rows) {
+    let Rows { point, windows, shifts, locks, replicas, services, kinds, warning: doubt } = rows;
     results.points.push(point);
     results.windows.extend(windows);
     results.shifts.extend(shifts);
@@ -38,7 +38,7 @@ pub(crate) fn add(results: &mut Results, rows: Rows) {
 }
 
 /// Holds the scenario's claims against the rows.
-pub(crate) fn judged(mut results: Results, scenario: &Scenario) -> Results {
+pub(crate) fn with_verdicts(mut results: Results, scenario: &Scenario) -> Results {
     results.claims = scenario.claims.iter().map(|claim| judge(claim, &results)).collect();
     results
 }

@@ -16,7 +16,7 @@ pub enum RunError {
     Plant(String),
     /// A search runs the scenario hundreds of times.
     #[error("parameters are searched in the simulator only; run the scenario with what it finds on the real plant")]
-    OnlySimulated,
+    SimulatorOnly,
     /// A real run failed.
     #[error("{run}: {source}")]
     Real {
@@ -26,19 +26,19 @@ pub enum RunError {
         source: RealError,
     },
     /// The scenario asks for something that this machine's server and network don't have.
-    #[error("{key}: {why}; leave it out, or run it in the simulator")]
-    NotReal {
+    #[error("{key}: {reason}; leave it out, or run it in the simulator")]
+    RealUnsupported {
         /// Key of the scenario that was asked for.
         key: &'static str,
         /// Why not.
-        why: &'static str,
+        reason: &'static str,
     },
     /// The scenario asks for a service that the simulator doesn't have.
     #[error("`{0}` is measured, not simulated: run it with --plant real")]
-    NotSimulated(String),
+    SimUnsupported(String),
     /// A service's tier is measured under models that it can change to.
     #[error("{0} can't be changed to or from while a tier serves; accepted: setups such as SIP1 and SDB1-16")]
-    Fixed(String),
+    FixedThreading(String),
     /// Only a tier has threading to train.
     #[error("not a tier: there is no threading to train; accepted: a scenario with a section [tier]")]
     NotATier,
@@ -90,7 +90,7 @@ pub enum RunError {
 
 impl RunError {
     /// The error of the run called `run`, which its plant has not made.
-    pub(crate) fn of_plant(run: String, error: PlantError) -> Self {
+    pub(crate) fn from_plant(run: String, error: PlantError) -> Self {
         match error {
             PlantError::Simulated(SimError::Stopped) => RunError::Cancelled,
             PlantError::Simulated(source) => RunError::Sim { run, source },

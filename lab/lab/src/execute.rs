@@ -5,7 +5,7 @@ use crate::options::{Options, Progress};
 use crate::plan::PlannedRun;
 use crate::scenario::Scenario;
 use leeward_outcome::RunOutcome;
-use leeward_plant::{BudgetRule, Plant, PlantRun, Simulated, Snapshot};
+use leeward_plant::{BudgetRule, Plant, PlantRun, SimulatedPlant, Snapshot};
 use rayon::prelude::*;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
@@ -13,14 +13,14 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 pub(crate) fn check_simulated(options: &Options) -> Result<(), RunError> {
     match options.plant.as_str() {
         "sim" => Ok(()),
-        "real" => Err(RunError::OnlySimulated),
+        "real" => Err(RunError::SimulatorOnly),
         _ => Err(unknown_plant(options)),
     }
 }
 
 /// Refuses what can't be simulated.
 pub(crate) fn check_services(scenario: &Scenario) -> Result<(), RunError> {
-    let refuse = |text: &str| Err(RunError::NotSimulated(text.into()));
+    let refuse = |text: &str| Err(RunError::SimUnsupported(text.into()));
     if let Some(service) = scenario.workload.services.iter().find(|service| !service.is_simulated()) {
         return refuse(&service.text);
     }
@@ -46,9 +46,9 @@ pub(crate) fn execute(
     stop: &AtomicBool,
     watch: &mut dyn FnMut(&Snapshot),
 ) -> Result<RunOutcome, RunError> {
-    let budget = if run.variant.derived_budget { BudgetRule::OfObjective } else { BudgetRule::Given };
+    let budget = if run.variant.derived_budget { BudgetRule::FromObjective } else { BudgetRule::Configured };
     let asked = PlantRun { algorithm: run.algorithm, params: &run.params, config: &run.config, budget };
-    let outcome = plant.run(&asked, stop, watch).map_err(|error| RunError::of_plant(run.name(), error))?;
+    let outcome = plant.run(&asked, stop, watch).map_err(|error| RunError::from_plant(run.name(), error))?;
     match outcome.violations.first() {
         None => Ok(outcome),
         Some(violation) => Err(RunError::Violation { run: run.name(), violation: violation.clone() }),
@@ -57,11 +57,11 @@ pub(crate) fn execute(
 
 /// Simulates one planned run, until `stop` is set.
 pub(crate) fn simulate(run: &PlannedRun<'_>, stop: &AtomicBool) -> Result<RunOutcome, RunError> {
-    execute(&Simulated, run, stop, &mut |_| {})
+    execute(&SimulatedPlant, run, stop, &mut |_| {})
 }
 
 /// The options' number of threads.
-pub(crate) fn pool(options: &Options) -> Result<rayon::ThreadPool, RunError> {
+pub(crate) fn thread_pool(options: &Options) -> Result<rayon::ThreadPool, RunError> {
     let threads = options.threads.unwrap_or(0); // 0: as many as rayon sees CPUs
     let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build();
     pool.map_err(|error| RunError::Threads(error.to_string()))
@@ -69,7 +69,7 @@ pub(crate) fn pool(options: &Options) -> Result<rayon::ThreadPool, RunError> {
 
 /// Does `work` for every run on the options' number of threads. Outcomes are in the order of `runs`; of several errors
 /// the first in that order is returned.
-pub(crate) fn in_parallel<'a, T: Send>(
+pub(crate) fn run_parallel<'a, T: Send>(
     runs: &[PlannedRun<'a>],
     options: &Options,
     progress: &(dyn Fn(Progress) + Sync),
@@ -92,7 +92,7 @@ pub(crate) fn in_parallel<'a, T: Send>(
         // A sweep makes a hundred thousand runs one by one: none of them is worth a pool.
         Some(1) => runs.iter().map(one).collect(),
         // Runs differ in length by orders of magnitude, so each is a task of its own.
-        _ => pool(options)?.install(|| runs.par_iter().with_max_len(1).map(one).collect()),
+        _ => thread_pool(options)?.install(|| runs.par_iter().with_max_len(1).map(one).collect()),
     };
     let mut finished = Vec::with_capacity(runs.len());
     let mut missing = false;

@@ -15,13 +15,15 @@
 #![forbid(unsafe_code)]
 
 mod assemble;
+pub mod benchmark;
 pub mod claims;
 mod error;
 mod execute;
-pub mod league;
 mod numbers;
 mod options;
 pub mod plan;
+mod policy_curves;
+pub mod prediction;
 pub mod real;
 mod rows;
 pub mod run;
@@ -29,13 +31,11 @@ pub mod scenario;
 mod shifts;
 pub mod store;
 pub mod sweep;
-mod trained;
 pub mod training;
 pub mod tune;
-pub mod twin;
 pub mod verdicts;
 
 pub use leeward_outcome::results::{self, Results};
 pub use leeward_sim::oracle::registry;
-pub use scenario::builtin::{Builtin, builtin_scenarios};
+pub use scenario::builtin::{BuiltinScenario, builtin_scenarios};
 pub use scenario::{Scenario, ScenarioError};

@@ -1,6 +1,6 @@
 //! Options of a run of a scenario, and its progress. Never here: the scenario's own content.
 
-use leeward_plant::Audience;
+use leeward_plant::ServerObservers;
 
 /// How to run a scenario.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -16,12 +16,12 @@ pub struct Options {
     /// Noted in the results; applied when the scenario was read.
     pub overrides: Vec<String>,
     /// Watchers of the servers of real runs.
-    pub audience: Option<Audience>,
+    pub observers: Option<ServerObservers>,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Options { seed: 1, threads: None, quick: false, plant: "sim".into(), overrides: Vec::new(), audience: None }
+        Options { seed: 1, threads: None, quick: false, plant: "sim".into(), overrides: Vec::new(), observers: None }
     }
 }
 

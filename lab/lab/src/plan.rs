@@ -3,8 +3,8 @@
 
 use crate::error::RunError;
 use crate::numbers::{rate, round};
-use crate::scenario::{DemandPlan, Instance, Scenario, ServiceSpec, Variant};
-use leeward_core::params::Raw;
+use crate::scenario::{ApplicationInstance, DemandPlan, Scenario, ServiceSpec, Variant};
+use leeward_core::params::RawParam;
 use leeward_core::registry::{Algorithm, Registry};
 use leeward_core::units::{Nanos, Rate, Time};
 use leeward_outcome::results::{RunKey, WorkloadKey};
@@ -22,11 +22,11 @@ pub struct PlannedRun<'a> {
     /// Its algorithm.
     pub algorithm: &'a Algorithm,
     /// The parameters for this workload.
-    pub params: Vec<(String, Raw)>,
+    pub params: Vec<(String, RawParam)>,
     /// The service.
     pub service: &'a ServiceSpec,
     /// The application, with its `p` and `r`.
-    pub application: Instance,
+    pub application: ApplicationInstance,
     /// Clients.
     pub clients: u32,
     /// Capacity of the server without control.
@@ -145,7 +145,7 @@ pub fn plan<'a>(
                                 graph: scenario.graph_for(variant),
                                 application: application.application.clone(),
                                 locks: variant.locks,
-                                enforced: variant.enforced,
+                                enforced: variant.enforced_percent,
                                 server: scenario.server_for(variant),
                                 network: NetworkModel { rtt, ..scenario.network },
                                 slo: scenario.slo_at(&service.service, rtt),

@@ -4,49 +4,51 @@
 //! A calibrated scenario is the whole trick: its cores, costs, round trip and stalls are those of this machine, so that
 //! demands in multiples of capacity, objectives and predictions follow as they do in the simulator.
 
-use crate::assemble::{add, blank, judged};
+use crate::assemble::{append_rows, empty_results, with_verdicts};
 use crate::error::RunError;
 use crate::execute::{execute, simulate};
 use crate::numbers;
 use crate::options::{Options, Progress};
 use crate::plan::{PlannedRun, plan};
+use crate::policy_curves;
 use crate::rows::{Rows, point};
 use crate::scenario::{Scenario, ServiceSpec, ThreadingSpec, Variant};
-use crate::trained;
 use leeward_core::registry::Registry;
 use leeward_core::units::Nanos;
-use leeward_outcome::results::{Machine, Point, Results, Shift};
+use leeward_outcome::results::{Machine, PointRow, Results, ShiftRow};
 use leeward_plant::machine::STEPS;
 pub use leeward_plant::measured::WINDOW;
-use leeward_plant::{Ends, Measured, Placement, RealError, RealTier, Served, Snapshot, Transport};
-use leeward_services::case::Notice;
+use leeward_plant::{
+    EndpointCosts, InProcessService, MeasuredPlant, Placement, RealError, RealTier, Snapshot, Transport,
+};
+use leeward_services::definition::Notice;
 use leeward_services::synthetic;
-use leeward_sim::config::{Acquire, Arrivals, Costs, NetworkModel, ServerModel, Sockets, Stalls};
-use leeward_sim::service::Service;
+use leeward_sim::config::{Arrivals, Costs, LockPolicy, NetworkModel, ServerModel, SocketCosts, Stalls};
+use leeward_sim::service_time::ServiceTime;
 use leeward_sim::threads::model::Tier;
 use std::cell::Cell;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Current stage, for a view. Reported on the clients' CPU during runs: handling it must be quick.
 #[derive(Clone, Debug)]
-pub enum Stage<'a> {
+pub enum RealRunStage<'a> {
     /// A step of the measurement of the machine.
-    Measuring {
+    Calibrating {
         /// Which, in words.
         step: &'a str,
     },
     /// The machine has been measured.
-    Measured(&'a Machine),
+    Calibrated(&'a Machine),
     /// A run begins.
-    Begins(&'a PlannedRun<'a>),
+    RunStarted(&'a PlannedRun<'a>),
     /// A run is under way.
-    Runs(&'a PlannedRun<'a>, &'a Snapshot),
+    RunProgress(&'a PlannedRun<'a>, &'a Snapshot),
     /// A run has ended, with these rows.
-    Ended(&'a Point, &'a [Shift]),
+    RunEnded(&'a PointRow, &'a [ShiftRow]),
 }
 
 /// Steps of the measurement of the machine.
-pub const MEASURING_STEPS: usize = STEPS;
+pub const CALIBRATION_STEPS: usize = STEPS;
 
 /// Runs everything a scenario asks for on this machine, one run at a time. The controllers alternate at each demand, so
 /// that what the machine does meanwhile is the same for all.
@@ -58,7 +60,7 @@ pub fn run(
     registry: &Registry,
     options: &Options,
     progress: &(dyn Fn(Progress) + Sync),
-    watch: &dyn Fn(&Stage<'_>),
+    watch: &dyn Fn(&RealRunStage<'_>),
     cancel: &AtomicBool,
 ) -> Result<Results, RunError> {
     let all = run_all(std::slice::from_ref(scenario), registry, options, progress, watch, cancel)?;
@@ -75,7 +77,7 @@ pub fn run_all(
     registry: &Registry,
     options: &Options,
     progress: &(dyn Fn(Progress) + Sync),
-    watch: &dyn Fn(&Stage<'_>),
+    watch: &dyn Fn(&RealRunStage<'_>),
     cancel: &AtomicBool,
 ) -> Result<Vec<Results>, RunError> {
     let mut runs = 0;
@@ -86,7 +88,7 @@ pub fn run_all(
         let is_far = scenario.transport == Transport::Udp;
         let machine =
             |(service, clients): (&ServiceSpec, u32)| (scenario.server.cores, service.text.clone(), clients, is_far);
-        machines.extend(subjects(scenario).map(machine));
+        machines.extend(calibration_points(scenario).map(machine));
     }
     machines.sort_unstable();
     machines.dedup();
@@ -97,34 +99,34 @@ pub fn run_all(
         progress(Progress { done: done.get(), total });
     };
     let mut known = Vec::new();
-    let mut ready: Vec<(String, Served)> = Vec::new();
+    let mut ready: Vec<(String, InProcessService)> = Vec::new();
     let each = scenarios.iter().map(|scenario| {
-        let mut results = blank(scenario, options);
-        let mut ends_of: Vec<(&str, Ends)> = Vec::new();
-        for (service, clients) in subjects(scenario) {
+        let mut results = empty_results(scenario, options);
+        let mut ends_of: Vec<(&str, EndpointCosts)> = Vec::new();
+        for (service, clients) in calibration_points(scenario) {
             let served = match ready.iter().find(|(text, _)| *text == service.text) {
-                Some((_, served)) => Served::clone(served),
+                Some((_, served)) => InProcessService::clone(served),
                 None => {
-                    let served = serve(service, &|step| watch(&Stage::Measuring { step }))?;
+                    let served = prepare_service(service, &|step| watch(&RealRunStage::Calibrating { step }))?;
                     ready.push((service.text.clone(), served.clone()));
                     served
                 }
             };
-            if let Some(words) = &served.words {
+            if let Some(words) = &served.description {
                 results.description = format!("{}\n{words}", results.description).trim().into();
             }
             let cores = scenario.server.cores;
-            let place = if served.takes_locks() { Placement::together } else { Placement::choose };
-            let placement = place(cores).map_err(while_measuring)?.over(scenario.transport);
+            let place = if served.is_lock_bound() { Placement::choose_shared } else { Placement::choose };
+            let placement = place(cores).map_err(calibration_error)?.with_transport(scenario.transport);
             let key = (scenario.server.cores, service.text.clone(), clients, scenario.transport == Transport::Udp);
             let before = known.iter().find(|(known, _)| *known == key).map(|(_, measured)| *measured);
             let measured = match before {
                 Some(measured) => measured,
                 None => {
-                    let step = |step: &str| watch(&Stage::Measuring { step });
+                    let step = |step: &str| watch(&RealRunStage::Calibrating { step });
                     let measured =
                         leeward_plant::Machine::measure(&placement, &served, &service.service, clients, cancel, step)
-                            .map_err(while_measuring)?;
+                            .map_err(calibration_error)?;
                     known.push((key, measured));
                     (0..STEPS).for_each(|_| advance());
                     measured
@@ -134,55 +136,56 @@ pub fn run_all(
             if ends.is_none()
                 && let Some(spec) = scenario.tiers.iter().find(|spec| spec.name == service.text)
             {
-                watch(&Stage::Measuring { step: "clients and leaves" });
-                let found = ends_around(&spec.tier, &placement, cancel)?;
-                results.description = format!("{}\n{}", results.description, words(&found)).trim().into();
+                watch(&RealRunStage::Calibrating { step: "clients and leaves" });
+                let found = measure_endpoints(&spec.tier, &placement, cancel)?;
+                results.description = format!("{}\n{}", results.description, describe_endpoints(&found)).trim().into();
                 ends_of.push((&service.text, found));
                 ends = Some(found);
             }
-            let calibrated = calibrated(scenario, service, clients, &placement, &measured, ends);
-            let machine = row(&calibrated, &calibrated.workload.services[0], clients, &placement);
-            watch(&Stage::Measured(&machine));
+            let calibrated = calibrate(scenario, service, clients, &placement, &measured, ends);
+            let machine = machine_row(&calibrated, &calibrated.workload.services[0], clients, &placement);
+            watch(&RealRunStage::Calibrated(&machine));
             results.machines.push(machine);
             let mut planned = plan(&calibrated, registry, options.seed)?;
-            let step = |step: &str| watch(&Stage::Measuring { step });
+            let step = |step: &str| watch(&RealRunStage::Calibrating { step });
             results.description +=
-                &trained::measured(&calibrated, &mut planned, (options.seed, &placement), &step, cancel)?;
+                &policy_curves::train_measured(&calibrated, &mut planned, (options.seed, &placement), &step, cancel)?;
             let mut rows_of: Vec<Option<Rows>> = planned.iter().map(|_| None).collect();
-            for index in alternating(planned.len(), calibrated.controllers.len(), calibrated.run.seeds as usize) {
+            for index in interleaved_order(planned.len(), calibrated.controllers.len(), calibrated.run.seeds as usize) {
                 if cancel.load(Ordering::Relaxed) {
                     return Err(RunError::Cancelled);
                 }
-                let audience = options.audience.as_ref();
-                let plant = Measured { placement: &placement, served: &served, machine: &measured, audience };
-                let rows = one(&planned[index], &plant, watch, cancel)?;
-                watch(&Stage::Ended(&rows.point, &rows.shifts));
+                let audience = options.observers.as_ref();
+                let plant =
+                    MeasuredPlant { placement: &placement, service: &served, machine: &measured, observers: audience };
+                let rows = run_one(&planned[index], &plant, watch, cancel)?;
+                watch(&RealRunStage::RunEnded(&rows.point, &rows.shifts));
                 rows_of[index] = Some(rows);
                 advance();
             }
-            rows_of.into_iter().flatten().for_each(|rows| add(&mut results, rows));
+            rows_of.into_iter().flatten().for_each(|rows| append_rows(&mut results, rows));
         }
-        Ok(judged(results, scenario))
+        Ok(with_verdicts(results, scenario))
     });
     each.collect()
 }
 
 /// Makes a service ready, which may mean indexing a corpus.
-fn serve(service: &ServiceSpec, step: &dyn Fn(&str)) -> Result<Served, RunError> {
-    let Some(requests) = &service.measured else { return Ok(synthetic::both_ends()) };
+fn prepare_service(service: &ServiceSpec, step: &dyn Fn(&str)) -> Result<InProcessService, RunError> {
+    let Some(requests) = &service.requests else { return Ok(synthetic::in_process()) };
     let tell = |notice: Notice<'_>| match notice {
         Notice::Step(words) | Notice::Note(words) => step(words),
     };
-    requests.both_ends(&tell).map_err(|error| while_measuring(error.into()))
+    requests.prepare_in_process(&tell).map_err(|error| calibration_error(error.into()))
 }
 
 /// Subjects of the machine's measurement: each service with each number of clients.
-fn subjects(scenario: &Scenario) -> impl Iterator<Item = (&ServiceSpec, u32)> {
+fn calibration_points(scenario: &Scenario) -> impl Iterator<Item = (&ServiceSpec, u32)> {
     let workload = &scenario.workload;
     workload.services.iter().flat_map(|service| workload.clients.iter().map(move |clients| (service, *clients)))
 }
 
-fn while_measuring(error: RealError) -> RunError {
+fn calibration_error(error: RealError) -> RunError {
     match error {
         RealError::Cancelled => RunError::Cancelled,
         source => RunError::Real { run: "measuring this machine".into(), source },
@@ -193,7 +196,7 @@ fn while_measuring(error: RealError) -> RunError {
 /// instead, and cores are as many as there are CPUs for.
 fn check(scenario: &Scenario) -> Result<(), RunError> {
     let usual = ServerModel::default();
-    let refuse = |when, key, why| if when { Err(RunError::NotReal { key, why }) } else { Ok(()) };
+    let refuse = |when, key, why| if when { Err(RunError::RealUnsupported { key, reason: why }) } else { Ok(()) };
     let order = "the real server takes tasks first";
     refuse(scenario.server.order != usual.order, "server.order", order)?;
     let head = "the real server decides when it has parsed the request";
@@ -212,13 +215,14 @@ fn check(scenario: &Scenario) -> Result<(), RunError> {
     refuse(client.timeout.is_some(), "workload.timeout", clients)?;
     let how = "the real locks wait, or refuse whom they know to wait too long";
     let ways = scenario.controllers.iter().map(|variant| variant.locks.acquire);
-    let unlike =
-        |way| matches!(way, Acquire::Try | Acquire::Timed { .. } | Acquire::UnlessCongested { again: false, .. });
+    let unlike = |way| {
+        matches!(way, LockPolicy::Try | LockPolicy::Timed { .. } | LockPolicy::UnlessCongested { recheck: false, .. })
+    };
     refuse(ways.into_iter().any(unlike), "controller.acquire", how)?;
     let knows = "nobody knows a real request's service time before it has been served";
     let is_oracle = |variant: &Variant| variant.controller == leeward_sim::oracle::ALGORITHM.name;
     refuse(scenario.controllers.iter().any(is_oracle), "controller.name = \"oracle\"", knows)?;
-    let rehearses = scenario.controllers.iter().any(|variant| variant.enforced < 100);
+    let rehearses = scenario.controllers.iter().any(|variant| variant.enforced_percent < 100);
     refuse(
         rehearses,
         "controller.enforce",
@@ -229,7 +233,7 @@ fn check(scenario: &Scenario) -> Result<(), RunError> {
     let one = "this machine has one server";
     refuse(scenario.replicas.is_some(), "replicas", one)?;
     let knows = "a real tier's policy is told no demand";
-    let is_told = |variant: &Variant| variant.threading.as_ref().is_some_and(ThreadingSpec::is_told_the_demand);
+    let is_told = |variant: &Variant| variant.threading.as_ref().is_some_and(ThreadingSpec::uses_demand);
     refuse(scenario.controllers.iter().any(is_told), "controller.threading = \"oracle\"", knows)?;
     let jitter = "the real network has the jitter that it has";
     let cores = "the real plant keeps its cores; `leeward serve --allocator` parks them";
@@ -245,8 +249,8 @@ fn check_tiers(scenario: &Scenario) -> Result<(), RunError> {
     if scenario.tiers.is_empty() {
         return Ok(());
     }
-    let placement = Placement::choose(scenario.server.cores).map_err(while_measuring)?;
-    for (service, _) in subjects(scenario) {
+    let placement = Placement::choose(scenario.server.cores).map_err(calibration_error)?;
+    for (service, _) in calibration_points(scenario) {
         for variant in &scenario.controllers {
             let Some(tier) = scenario.tier_for(service, variant) else { continue };
             let failed = |source| RunError::Real { run: format!("{} of {}", variant.label, service.text), source };
@@ -258,7 +262,7 @@ fn check_tiers(scenario: &Scenario) -> Result<(), RunError> {
 
 /// The order of execution of a plan in which the controllers are the outermost loop and the seeds the innermost: seeds
 /// outermost, controllers innermost.
-fn alternating(runs: usize, controllers: usize, seeds: usize) -> impl Iterator<Item = usize> {
+fn interleaved_order(runs: usize, controllers: usize, seeds: usize) -> impl Iterator<Item = usize> {
     let per_controller = runs / controllers.max(1);
     let demands = per_controller / seeds.max(1);
     (0..seeds).flat_map(move |seed| {
@@ -269,13 +273,13 @@ fn alternating(runs: usize, controllers: usize, seeds: usize) -> impl Iterator<I
 }
 
 /// Both ends of a tier here, measured.
-fn ends_around(tier: &Tier, placement: &Placement, cancel: &AtomicBool) -> Result<Ends, RunError> {
+fn measure_endpoints(tier: &Tier, placement: &Placement, cancel: &AtomicBool) -> Result<EndpointCosts, RunError> {
     let messages = tier.costs.receive + tier.costs.send;
-    Ends::measure(placement, tier.leaves.service.mean(), messages, cancel).map_err(while_measuring)
+    EndpointCosts::measure(placement, tier.leaves.service.mean(), messages, cancel).map_err(calibration_error)
 }
 
-fn words(ends: &Ends) -> String {
-    let Ends { client, client_p99, leaf, host_call } = ends;
+fn describe_endpoints(ends: &EndpointCosts) -> String {
+    let EndpointCosts { client, client_p99, leaf, host_call } = ends;
     format!(
         "Clients sleep until they are due and until they are answered: their round trip takes {client} (99th percentile {client_p99}). The leaves are one \
          thread on the clients' CPU: a call to an idle one takes {leaf} besides its time, and a call takes {host_call} of that CPU."
@@ -283,22 +287,22 @@ fn words(ends: &Ends) -> String {
 }
 
 /// The scenario on this machine, with one service and one number of clients.
-fn calibrated(
+fn calibrate(
     scenario: &Scenario,
     service: &ServiceSpec,
     clients: u32,
     placement: &Placement,
     measured: &leeward_plant::Machine,
-    ends: Option<Ends>,
+    ends: Option<EndpointCosts>,
 ) -> Scenario {
     let mut calibrated = scenario.clone();
-    let known = measured.alone.map_or_else(|| service.service.clone(), |alone| Service::Constant(alone.mean));
+    let known = measured.unloaded.map_or_else(|| service.service.clone(), |alone| ServiceTime::Constant(alone.mean));
     calibrated.workload.services = vec![ServiceSpec { service: known, ..service.clone() }];
     calibrated.workload.clients = vec![clients];
-    (calibrated.server, calibrated.network) = models(measured, placement);
+    (calibrated.server, calibrated.network) = to_sim_models(measured, placement);
     // What is predicted is this machine's tier.
     calibrated.tiers.iter_mut().for_each(|spec| spec.tier.cpus = placement.server.len() as u32);
-    if let Some(Ends { client, leaf, host_call, .. }) = ends {
+    if let Some(EndpointCosts { client, leaf, host_call, .. }) = ends {
         calibrated.network.rtt = client;
         for spec in calibrated.tiers.iter_mut().filter(|spec| spec.name == service.text) {
             (spec.tier.leaves.rtt, spec.tier.leaves.host_call) = (leaf, host_call);
@@ -308,24 +312,26 @@ fn calibrated(
 }
 
 /// A measured machine as the simulator's.
-pub fn models(measured: &leeward_plant::Machine, placement: &Placement) -> (ServerModel, NetworkModel) {
+pub fn to_sim_models(measured: &leeward_plant::Machine, placement: &Placement) -> (ServerModel, NetworkModel) {
     let leeward_plant::machine::MessageCosts { receive, send, spawn } = measured.costs;
-    let sockets = measured.sockets.map(|sockets| Sockets {
+    let sockets = measured.sockets.map(|sockets| SocketCosts {
         receive: sockets.receive,
         send: sockets.send,
-        together: sockets.together,
+        batched_write: sockets.batched_write,
     });
     let server = ServerModel {
         cores: placement.server.len() as u32,
         costs: Costs { receive, send, spawn, ..Costs::default() },
         sockets,
-        stalls: measured.stalls.map(|stalls| Stalls { every: stalls.every, lasts: stalls.lasts }),
+        stalls: measured
+            .stalls
+            .map(|stalls| Stalls { mean_interval: stalls.mean_interval, mean_length: stalls.mean_length }),
         ..ServerModel::default()
     };
     (server, NetworkModel { rtt: measured.rtt, jitter: Nanos::ZERO })
 }
 
-fn row(calibrated: &Scenario, service: &ServiceSpec, clients: u32, placement: &Placement) -> Machine {
+fn machine_row(calibrated: &Scenario, service: &ServiceSpec, clients: u32, placement: &Placement) -> Machine {
     let server = &calibrated.server;
     Machine {
         service: service.text.clone(),
@@ -340,16 +346,16 @@ fn row(calibrated: &Scenario, service: &ServiceSpec, clients: u32, placement: &P
 }
 
 /// Rows of a run, with a prediction where the simulator knows the service.
-fn one(
+fn run_one(
     run: &PlannedRun<'_>,
-    plant: &Measured<'_>,
-    watch: &dyn Fn(&Stage<'_>),
+    plant: &MeasuredPlant<'_>,
+    watch: &dyn Fn(&RealRunStage<'_>),
     cancel: &AtomicBool,
 ) -> Result<Rows, RunError> {
-    watch(&Stage::Begins(run));
-    let outcome = execute(plant, run, cancel, &mut |snapshot| watch(&Stage::Runs(run, snapshot)))?;
-    let mut rows = Rows::of(run, &outcome);
-    rows.doubt = outcome.late.map(|late| {
+    watch(&RealRunStage::RunStarted(run));
+    let outcome = execute(plant, run, cancel, &mut |snapshot| watch(&RealRunStage::RunProgress(run, snapshot)))?;
+    let mut rows = Rows::from_outcome(run, &outcome);
+    rows.warning = outcome.lateness.map(|late| {
         let (half, most, slo) = (late.p50, late.p99, run.config.slo);
         format!(
             "{}: the load generator did not keep its schedule: half of the requests left more than {half} after their time, 1 in 100 more \
@@ -359,13 +365,13 @@ fn one(
     });
     let (failed, offered) = (outcome.totals.failed, outcome.totals.offered);
     let failures = (failed > 0).then(|| format!("{}: the service failed {failed} of {offered} requests", run.name()));
-    rows.doubt = match (rows.doubt, failures) {
+    rows.warning = match (rows.warning, failures) {
         (Some(late), Some(failures)) => Some(format!("{late}; {failures}")),
-        (late, failures) => late.or(failures).or_else(|| crowd(run, plant)),
+        (late, failures) => late.or(failures).or_else(|| oversubscription(run, plant)),
     };
     // Cores of our own are no model of threads: the simulator does not know them.
     let has_setup = run.config.tier.as_ref().is_none_or(|tier| tier.threading.setup().is_some());
-    if !plant.served.is_measured() && has_setup {
+    if !plant.service.is_measured() && has_setup {
         let predicted = point(run, &simulate(run, cancel)?);
         rows.point.predicted_p50_us = Some(predicted.p50_us);
         rows.point.predicted_goodput_rps = Some(predicted.goodput_rps);
@@ -375,7 +381,7 @@ fn one(
 }
 
 /// Polling threads that are more than there are CPUs for: what is measured of them says little of machines with enough.
-fn crowd(run: &PlannedRun<'_>, plant: &Measured<'_>) -> Option<String> {
+fn oversubscription(run: &PlannedRun<'_>, plant: &MeasuredPlant<'_>) -> Option<String> {
     let setup = run.config.tier.as_ref()?.threading.setup()?;
     let (pollers, cpus) = (setup.pollers(), plant.placement.server.len());
     (pollers as usize > cpus)
@@ -389,7 +395,7 @@ mod tests {
     #[test]
     fn controllers_alternate_and_every_run_has_its_turn() {
         // Two controllers, three demands, two seeds; a plan has the controllers outermost.
-        let order: Vec<usize> = alternating(12, 2, 2).collect();
+        let order: Vec<usize> = interleaved_order(12, 2, 2).collect();
         assert_eq!(order, [0, 6, 2, 8, 4, 10, 1, 7, 3, 9, 5, 11]);
     }
 }

@@ -3,47 +3,47 @@
 use crate::numbers::{micros, per_second, rate, ratio, round};
 use crate::plan::PlannedRun;
 use crate::shifts::shifts;
-use leeward_outcome::results::{KindRow, Lock, Point, Replica, ServiceRow, Shift, Window};
+use leeward_outcome::results::{KindRow, LockRow, PointRow, ReplicaRow, ServiceRow, ShiftRow, WindowRow};
 use leeward_outcome::{KindOutcome, LockOutcome, RunOutcome, ServiceOutcome, WindowOutcome};
-use leeward_sim::config::Kind;
+use leeward_sim::config::RequestKind;
 use leeward_threading::Fanout;
 
 /// The rows of one run.
 #[derive(Debug)]
 pub(crate) struct Rows {
-    pub(crate) point: Point,
-    pub(crate) windows: Vec<Window>,
-    pub(crate) shifts: Vec<Shift>,
-    pub(crate) locks: Vec<Lock>,
-    pub(crate) replicas: Vec<Replica>,
+    pub(crate) point: PointRow,
+    pub(crate) windows: Vec<WindowRow>,
+    pub(crate) shifts: Vec<ShiftRow>,
+    pub(crate) locks: Vec<LockRow>,
+    pub(crate) replicas: Vec<ReplicaRow>,
     pub(crate) services: Vec<ServiceRow>,
     pub(crate) kinds: Vec<KindRow>,
     /// Reason not to take the run for a measurement.
-    pub(crate) doubt: Option<String>,
+    pub(crate) warning: Option<String>,
 }
 
 impl Rows {
     /// The rows of a run with this outcome.
-    pub(crate) fn of(run: &PlannedRun<'_>, outcome: &RunOutcome) -> Rows {
+    pub(crate) fn from_outcome(run: &PlannedRun<'_>, outcome: &RunOutcome) -> Rows {
         Rows {
             point: point(run, outcome),
-            windows: outcome.windows.iter().map(|window| one_window(run, window)).collect(),
+            windows: outcome.windows.iter().map(|window| window_row(run, window)).collect(),
             shifts: shifts(run, outcome),
             locks: locks(run, outcome),
             replicas: replicas(run, outcome),
             services: services(run, outcome),
             kinds: kinds(run, outcome),
-            doubt: None,
+            warning: None,
         }
     }
 }
 
 /// The row of a run.
-pub(crate) fn point(run: &PlannedRun<'_>, report: &RunOutcome) -> Point {
+pub(crate) fn point(run: &PlannedRun<'_>, report: &RunOutcome) -> PointRow {
     let (counts, server) = (&report.counts, &report.server);
-    let second = report.threads.and_then(|threads| threads.second);
+    let second = report.threads.and_then(|threads| threads.second_calls);
     let fixed = run.variant.threading.as_ref().and_then(|threading| threading.setup?.setup());
-    Point {
+    PointRow {
         run: run.run_key(),
         workload: run.workload_key(),
         service_mean_us: micros(run.config.kinds.mean(&run.service.service)),
@@ -56,8 +56,8 @@ pub(crate) fn point(run: &PlannedRun<'_>, report: &RunOutcome) -> Point {
         p999_us: micros(report.latency.p999),
         mean_us: round(report.latency.mean_ns / 1e3, 3),
         drop_rate: ratio(server.rejected, server.received),
-        lock_drop_rate: report.takes_locks.then(|| ratio(server.refused_at_locks, server.received)),
-        foreseen_rate: run.config.rehearses().then(|| ratio(server.foreseen, server.received)),
+        lock_drop_rate: report.uses_locks.then(|| ratio(server.refused_at_locks, server.received)),
+        foreseen_rate: run.config.is_shadow().then(|| ratio(server.foreseen, server.received)),
         expiry_rate: ratio(counts.expired + counts.overflowed, counts.offered),
         throttle_rate: ratio(counts.throttled, counts.offered),
         retry_rate: run.config.replicas.map(|_| ratio(counts.sent_again, counts.offered)),
@@ -92,8 +92,8 @@ pub(crate) fn point(run: &PlannedRun<'_>, report: &RunOutcome) -> Point {
         hedged_rate: second.map(|second| ratio(second.hedged, second.calls)),
         retried_rate: second.map(|second| ratio(second.retried, second.calls)),
         partial_rate: second.map(|second| ratio(second.partial, second.answered)),
-        wasted_cpu: report.graph.as_ref().map(|graph| round(graph.wasted, 6)),
-        wasted_upstream_cpu: report.graph.as_ref().map(|graph| round(graph.wasted_upstream, 6)),
+        wasted_cpu: report.graph.as_ref().map(|graph| round(graph.wasted_cpu, 6)),
+        wasted_upstream_cpu: report.graph.as_ref().map(|graph| round(graph.wasted_upstream_cpu, 6)),
         predicted_goodput_rps: None,
         predicted_p50_us: None,
         predicted_p99_us: None,
@@ -101,22 +101,22 @@ pub(crate) fn point(run: &PlannedRun<'_>, report: &RunOutcome) -> Point {
 }
 
 /// The rows of a run's locks, each server's among them where there are several.
-fn locks(run: &PlannedRun<'_>, outcome: &RunOutcome) -> Vec<Lock> {
+fn locks(run: &PlannedRun<'_>, outcome: &RunOutcome) -> Vec<LockRow> {
     let own = outcome.locks.iter().map(|lock| (lock, lock.name.clone(), outcome));
     let replicas = outcome.replicas.iter().enumerate().flat_map(|(index, server)| {
         server.locks.iter().map(move |lock| (lock, format!("{}@{}", lock.name, index + 1), server))
     });
-    let one = |(lock, name, server): (&LockOutcome, String, &RunOutcome)| Lock {
+    let one = |(lock, name, server): (&LockOutcome, String, &RunOutcome)| LockRow {
         run: run.run_key(),
         workload: run.workload_key(),
         lock: name,
         kind: lock.kind.map(String::from),
-        acquired_rps: per_second(lock.acquired, lock.span),
-        waited_rate: ratio(lock.waited, lock.acquired),
-        refused_rps: per_second(lock.refused, lock.span),
+        acquired_rps: per_second(lock.acquisitions, lock.span),
+        waited_rate: ratio(lock.contended, lock.acquisitions),
+        refused_rps: per_second(lock.rejected, lock.span),
         // One that was refused before the measured part may leave in it, or the other way round; a real server's counts are
         // read one after the other.
-        drop_share: ratio(lock.refused, server.server.rejected).min(1.0),
+        drop_share: ratio(lock.rejected, server.server.rejected).min(1.0),
         wait_mean_us: round(lock.wait_mean_ns / 1e3, 3),
         wait_p50_us: micros(lock.wait_p50),
         wait_p99_us: micros(lock.wait_p99),
@@ -127,8 +127,8 @@ fn locks(run: &PlannedRun<'_>, outcome: &RunOutcome) -> Vec<Lock> {
 }
 
 /// The rows of a run's servers, where there are several.
-fn replicas(run: &PlannedRun<'_>, outcome: &RunOutcome) -> Vec<Replica> {
-    let one = |(index, server): (usize, &RunOutcome)| Replica {
+fn replicas(run: &PlannedRun<'_>, outcome: &RunOutcome) -> Vec<ReplicaRow> {
+    let one = |(index, server): (usize, &RunOutcome)| ReplicaRow {
         replica: index as u32 + 1,
         run: run.run_key(),
         workload: run.workload_key(),
@@ -152,7 +152,7 @@ fn services(run: &PlannedRun<'_>, outcome: &RunOutcome) -> Vec<ServiceRow> {
         received_rps: per_second(service.received, outcome.measured),
         p50_us: micros(service.latency.p50),
         p99_us: micros(service.latency.p99),
-        drop_rate: ratio(service.dropped, service.received),
+        drop_rate: ratio(service.rejected, service.received),
         cpu_utilization: round(service.cpu_utilization, 6),
     };
     outcome.graph.iter().flat_map(|graph| &graph.services).map(one).collect()
@@ -160,7 +160,7 @@ fn services(run: &PlannedRun<'_>, outcome: &RunOutcome) -> Vec<ServiceRow> {
 
 /// The rows of the kinds of a run's requests, where there are several.
 fn kinds(run: &PlannedRun<'_>, outcome: &RunOutcome) -> Vec<KindRow> {
-    let one = |(kind, of_kind): (&Kind, &KindOutcome)| {
+    let one = |(kind, of_kind): (&RequestKind, &KindOutcome)| {
         let counts = &of_kind.counts;
         KindRow {
             kind: of_kind.name.clone(),
@@ -175,7 +175,7 @@ fn kinds(run: &PlannedRun<'_>, outcome: &RunOutcome) -> Vec<KindRow> {
             cost_in_time: rate(counts.good as f64 * f64::from(kind.cost.0) / outcome.measured.as_secs_f64()),
             in_time_rate: ratio(counts.good, counts.offered),
             refused_rate: ratio(counts.dropped, counts.offered),
-            client_rate: ratio(counts.ended_at_client() + counts.timed_out, counts.offered),
+            client_rate: ratio(counts.client_total() + counts.timed_out, counts.offered),
             late_rate: ratio(counts.completed - counts.good, counts.offered),
             p50_us: micros(of_kind.latency.p50),
             p99_us: micros(of_kind.latency.p99),
@@ -185,9 +185,9 @@ fn kinds(run: &PlannedRun<'_>, outcome: &RunOutcome) -> Vec<KindRow> {
 }
 
 /// A row of a run's time series.
-fn one_window(run: &PlannedRun<'_>, window: &WindowOutcome) -> Window {
+fn window_row(run: &PlannedRun<'_>, window: &WindowOutcome) -> WindowRow {
     let (clients, state) = (&window.clients, &window.state);
-    Window {
+    WindowRow {
         run: run.run_key(),
         start_s: round(clients.start.0 as f64 / 1e9, 9),
         length_ms: round(window.length.as_secs_f64() * 1e3, 6),

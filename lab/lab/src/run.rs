@@ -1,15 +1,15 @@
 //! All runs of a scenario on a pool of threads. Results come back in the order of the plan, so that the same scenario
 //! and seed give the same bytes on any number of threads.
 
-use crate::assemble::{add, blank, judged};
+use crate::assemble::{append_rows, empty_results, with_verdicts};
 pub use crate::error::RunError;
-use crate::execute::{check_services, in_parallel, simulate, unknown_plant};
+use crate::execute::{check_services, run_parallel, simulate, unknown_plant};
 pub use crate::options::{Options, Progress};
 use crate::plan::plan;
+use crate::policy_curves;
 use crate::real;
 use crate::rows::Rows;
 use crate::scenario::Scenario;
-use crate::trained;
 use leeward_core::registry::Registry;
 use leeward_outcome::results::Results;
 use std::sync::atomic::AtomicBool;
@@ -33,9 +33,10 @@ pub fn run(
     }
     check_services(scenario)?;
     let mut planned = plan(scenario, registry, options.seed)?;
-    trained::simulated(scenario, &mut planned, options, cancel)?;
-    let rows = in_parallel(&planned, options, progress, cancel, |run| Ok(Rows::of(run, &simulate(run, cancel)?)))?;
-    let mut results = blank(scenario, options);
-    rows.into_iter().for_each(|rows| add(&mut results, rows));
-    Ok(judged(results, scenario))
+    policy_curves::train_simulated(scenario, &mut planned, options, cancel)?;
+    let rows =
+        run_parallel(&planned, options, progress, cancel, |run| Ok(Rows::from_outcome(run, &simulate(run, cancel)?)))?;
+    let mut results = empty_results(scenario, options);
+    rows.into_iter().for_each(|rows| append_rows(&mut results, rows));
+    Ok(with_verdicts(results, scenario))
 }

@@ -2,20 +2,20 @@
 
 use crate::numbers::{median, rate, round};
 use crate::plan::PlannedRun;
-use leeward_outcome::results::Shift;
+use leeward_outcome::results::ShiftRow;
 use leeward_outcome::{FineWindow, RunOutcome};
 
 /// Fine windows in the 20 ms over which the paper looks at goodput (Breakwater §5.2).
-const SPAN: usize = 20;
+const WINDOWS_PER_SPAN: usize = 20;
 /// Goodput at this part of the settled one counts as recovered.
-const RECOVERED: f64 = 0.95;
+const RECOVERY_SHARE: f64 = 0.95;
 /// Goodput below this part of the settled one is a collapse, not noise.
-const COLLAPSED: f64 = 0.8;
+const COLLAPSE_SHARE: f64 = 0.8;
 /// At rates so low that chance alone would make a collapse: this many standard deviations of a count below the settled one.
-const BEYOND_CHANCE: f64 = 4.0;
+const NOISE_DEVIATIONS: f64 = 4.0;
 
 /// Rows of the shifts, one per change of demand.
-pub(crate) fn shifts(run: &PlannedRun<'_>, outcome: &RunOutcome) -> Vec<Shift> {
+pub(crate) fn shifts(run: &PlannedRun<'_>, outcome: &RunOutcome) -> Vec<ShiftRow> {
     let segments = &run.config.workload.demand;
     let ends = segments.iter().skip(2).map(|segment| segment.from).chain([run.config.duration]);
     let changes = segments.windows(2).zip(ends);
@@ -23,20 +23,21 @@ pub(crate) fn shifts(run: &PlannedRun<'_>, outcome: &RunOutcome) -> Vec<Shift> {
         .map(|(pair, end)| {
             let at = pair[1].from;
             let within = |start: u64| start >= at.0 && start < end.0;
-            let fine: Vec<FineWindow> = outcome.fine.iter().filter(|window| within(window.start.0)).copied().collect();
-            let goodput = Goodput::new(&fine);
+            let fine: Vec<FineWindow> =
+                outcome.fine_windows.iter().filter(|window| within(window.start.0)).copied().collect();
+            let goodput = GoodputSeries::new(&fine);
             let recovery = goodput.recovery();
             let coarse = outcome.windows.iter().map(|window| &window.clients).filter(|window| within(window.start.0));
             let peak = |peak: f64, value: f64| peak.max(value);
-            Shift {
+            ShiftRow {
                 run: run.run_key(),
                 at_s: at.as_secs_f64(),
                 from_rps: rate(pair[0].rate.0),
                 to_rps: rate(pair[1].rate.0),
-                settled_goodput_rps: rate(goodput.settled * 1e3),
+                settled_goodput_rps: rate(goodput.settled_rate * 1e3),
                 recovery_ms: recovery.unwrap_or(fine.len()) as f64,
                 recovered: recovery.is_some(),
-                reached_ms: goodput.reached().unwrap_or(fine.len()) as f64,
+                reached_ms: goodput.time_to_settled().unwrap_or(fine.len()) as f64,
                 goodput_dip_ratio: round(goodput.dip(), 6),
                 p99_peak_us: round(coarse.clone().map(|w| w.latency.p99.as_micros_f64()).fold(0.0, peak), 3),
                 reject_delay_peak_us: round(coarse.map(|w| w.reject_delay_mean_ns / 1e3).fold(0.0, peak), 3),
@@ -46,17 +47,17 @@ pub(crate) fn shifts(run: &PlannedRun<'_>, outcome: &RunOutcome) -> Vec<Shift> {
 }
 
 /// Goodput after a shift, in requests per millisecond.
-struct Goodput {
-    good: Vec<f64>,
-    settled: f64,
+struct GoodputSeries {
+    rates: Vec<f64>,
+    settled_rate: f64,
 }
 
-impl Goodput {
+impl GoodputSeries {
     fn new(fine: &[FineWindow]) -> Self {
         let good: Vec<f64> = fine.iter().map(|window| window.good as f64).collect();
-        let mut second_half = spans(&good[good.len() / 2..]);
+        let mut second_half = span_means(&good[good.len() / 2..]);
         let settled = median(&mut second_half);
-        Goodput { good, settled }
+        GoodputSeries { rates: good, settled_rate: settled }
     }
 
     /// Milliseconds until the first 20 ms that hold as much goodput as the settled state, but for 5 %, and are followed by
@@ -64,41 +65,41 @@ impl Goodput {
     /// show in [`Goodput::dip`]: to wait until none follows would measure noise. Collapses in the second half of the time
     /// belong to the state it settles in.
     fn recovery(&self) -> Option<usize> {
-        if self.settled <= 0.0 {
+        if self.settled_rate <= 0.0 {
             return None; // 95 % of nothing is no recovery
         }
-        let sliding: Vec<f64> = self.good.windows(SPAN).map(mean).collect();
-        let collapsed = |value: &f64| *value < self.collapse();
-        let first_half = &sliding[..sliding.len().min(self.good.len() / 2)];
+        let sliding: Vec<f64> = self.rates.windows(WINDOWS_PER_SPAN).map(mean).collect();
+        let collapsed = |value: &f64| *value < self.collapse_threshold();
+        let first_half = &sliding[..sliding.len().min(self.rates.len() / 2)];
         let from = first_half.iter().rposition(collapsed).map_or(0, |last| last + 1);
-        let enough = |value: &f64| *value >= RECOVERED * self.settled;
+        let enough = |value: &f64| *value >= RECOVERY_SHARE * self.settled_rate;
         sliding[from..].iter().position(enough).map(|after| from + after)
     }
 
     /// Milliseconds until the first 20 ms that hold as much goodput as the settled state, but for 5 %, whatever follows: on a
     /// machine that itself takes the server away for milliseconds, a collapse need not be the controller's.
-    fn reached(&self) -> Option<usize> {
-        if self.settled <= 0.0 {
+    fn time_to_settled(&self) -> Option<usize> {
+        if self.settled_rate <= 0.0 {
             return None;
         }
-        self.good.windows(SPAN).position(|span| mean(span) >= RECOVERED * self.settled)
+        self.rates.windows(WINDOWS_PER_SPAN).position(|span| mean(span) >= RECOVERY_SHARE * self.settled_rate)
     }
 
     /// Goodput below this is a collapse.
-    fn collapse(&self) -> f64 {
-        let requests = self.settled * SPAN as f64;
-        self.settled * COLLAPSED.min(1.0 - BEYOND_CHANCE / requests.sqrt())
+    fn collapse_threshold(&self) -> f64 {
+        let requests = self.settled_rate * WINDOWS_PER_SPAN as f64;
+        self.settled_rate * COLLAPSE_SHARE.min(1.0 - NOISE_DEVIATIONS / requests.sqrt())
     }
 
     fn dip(&self) -> f64 {
-        let lowest = spans(&self.good).into_iter().fold(f64::INFINITY, f64::min);
-        if self.settled > 0.0 && lowest.is_finite() { lowest / self.settled } else { 0.0 }
+        let lowest = span_means(&self.rates).into_iter().fold(f64::INFINITY, f64::min);
+        if self.settled_rate > 0.0 && lowest.is_finite() { lowest / self.settled_rate } else { 0.0 }
     }
 }
 
 /// Means of 20 ms after 20 ms; a rest is left out.
-fn spans(good: &[f64]) -> Vec<f64> {
-    good.chunks_exact(SPAN).map(mean).collect()
+fn span_means(good: &[f64]) -> Vec<f64> {
+    good.chunks_exact(WINDOWS_PER_SPAN).map(mean).collect()
 }
 
 fn mean(values: &[f64]) -> f64 {
@@ -115,8 +116,8 @@ mod tests {
         let good = parts.iter().flat_map(|(length, good)| std::iter::repeat_n(*good, *length));
         let window = |(at, good)| FineWindow { start: Time::ZERO + Nanos::from_millis(at), completed: good, good };
         let fine: Vec<FineWindow> = (0..).zip(good).map(window).collect();
-        let goodput = Goodput::new(&fine);
-        assert_eq!((goodput.settled, goodput.recovery()), (settled, recovery), "{parts:?}");
+        let goodput = GoodputSeries::new(&fine);
+        assert_eq!((goodput.settled_rate, goodput.recovery()), (settled, recovery), "{parts:?}");
     }
 
     #[test]
@@ -133,9 +134,9 @@ mod tests {
     fn a_level_is_reached_whatever_follows() {
         let parts = [(30, 0), (40, 800), (70, 0), (300, 800)];
         let good: Vec<f64> = parts.iter().flat_map(|(ms, good)| std::iter::repeat_n(f64::from(*good), *ms)).collect();
-        let goodput = Goodput { good, settled: 800.0 };
-        assert_eq!((goodput.reached(), goodput.recovery()), (Some(29), Some(139)));
-        assert_eq!(Goodput { good: vec![0.0; 100], settled: 0.0 }.reached(), None);
+        let goodput = GoodputSeries { rates: good, settled_rate: 800.0 };
+        assert_eq!((goodput.time_to_settled(), goodput.recovery()), (Some(29), Some(139)));
+        assert_eq!(GoodputSeries { rates: vec![0.0; 100], settled_rate: 0.0 }.time_to_settled(), None);
     }
 
     #[test]

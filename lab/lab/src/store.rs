@@ -1,14 +1,14 @@
 //! Results in a folder: `result.json` is the whole, `results.jsonl` one record per line. Written beside and renamed, so
 //! that a reader never sees half a file.
 
-use leeward_outcome::results::{Claim, KindRow, Lock, Machine, Point, Results, Shift, Window};
+use leeward_outcome::results::{Claim, KindRow, LockRow, Machine, PointRow, Results, ShiftRow, WindowRow};
 use serde::{Deserialize, Serialize};
 use std::fs::File;
 use std::io::{BufWriter, ErrorKind, Write};
 use std::path::{Path, PathBuf};
 
-const WHOLE: &str = "result.json";
-const LINES: &str = "results.jsonl";
+const RESULT_FILE: &str = "result.json";
+const RECORDS_FILE: &str = "results.jsonl";
 
 /// The schema that this version writes, and the newest it reads.
 pub const SCHEMA: u32 = 1;
@@ -38,7 +38,7 @@ pub enum StoreError {
     },
     /// The file comes from a newer version.
     #[error("{path}: schema {found} is newer than this version reads (up to {known}): use a newer version")]
-    Newer {
+    NewerSchema {
         /// Which.
         path: PathBuf,
         /// Its schema.
@@ -65,10 +65,10 @@ enum Record<'a> {
         overrides: &'a [String],
     },
     Machine(&'a Machine),
-    Point(&'a Point),
-    Window(&'a Window),
-    Shift(&'a Shift),
-    Lock(&'a Lock),
+    Point(&'a PointRow),
+    Window(&'a WindowRow),
+    Shift(&'a ShiftRow),
+    Lock(&'a LockRow),
     Kind(&'a KindRow),
     Claim(&'a Claim),
 }
@@ -79,9 +79,9 @@ enum Record<'a> {
 /// [`StoreError::Io`].
 pub fn write(folder: &Path, results: &Results) -> Result<(), StoreError> {
     std::fs::create_dir_all(folder).map_err(|source| StoreError::Io { path: folder.into(), source })?;
-    replace(folder, LINES, |file| write_lines(file, results))?;
+    replace(folder, RECORDS_FILE, |file| write_lines(file, results))?;
     // Last, because this is the one that is read back.
-    replace(folder, WHOLE, |file| {
+    replace(folder, RESULT_FILE, |file| {
         serde_json::to_writer_pretty(&mut *file, results)?;
         file.write_all(b"\n")
     })
@@ -143,7 +143,7 @@ fn replace(
 /// # Errors
 /// [`StoreError`]: nothing there, a file that can't be read, that is no results file, or that is from a newer version.
 pub fn read(folder: &Path) -> Result<Results, StoreError> {
-    let path = if folder.is_dir() { folder.join(WHOLE) } else { folder.to_path_buf() };
+    let path = if folder.is_dir() { folder.join(RESULT_FILE) } else { folder.to_path_buf() };
     let text = std::fs::read_to_string(&path).map_err(|source| match source.kind() {
         ErrorKind::NotFound => StoreError::Missing(folder.into()),
         ErrorKind::InvalidData => StoreError::Corrupt { path: path.clone(), problem: "not UTF-8 text".into() },
@@ -153,7 +153,7 @@ pub fn read(folder: &Path) -> Result<Results, StoreError> {
     // The schema first: a newer file may not have the fields that this version expects.
     let Schema { schema } = serde_json::from_str(&text).map_err(corrupt)?;
     if schema > SCHEMA.into() {
-        return Err(StoreError::Newer { path, found: schema, known: SCHEMA });
+        return Err(StoreError::NewerSchema { path, found: schema, known: SCHEMA });
     }
     serde_json::from_str(&text).map_err(corrupt)
 }
@@ -177,11 +177,11 @@ mod tests {
         Results {
             schema: SCHEMA,
             scenario: "sample".into(),
-            points: vec![Point { goodput_rps: 0.1, ..Point::default() }],
+            points: vec![PointRow { goodput_rps: 0.1, ..PointRow::default() }],
             machines: vec![Machine { capacity_rps: 60e3, ..Machine::default() }],
-            windows: vec![Window { credit_pool: Some(3.0), ..Window::default() }],
-            shifts: vec![Shift::default()],
-            locks: vec![Lock { kind: Some("mutex".into()), ..Lock::default() }],
+            windows: vec![WindowRow { credit_pool: Some(3.0), ..WindowRow::default() }],
+            shifts: vec![ShiftRow::default()],
+            locks: vec![LockRow { kind: Some("mutex".into()), ..LockRow::default() }],
             ..Results::default()
         }
     }
@@ -192,8 +192,8 @@ mod tests {
         write(&folder, &sample()).unwrap();
         write(&folder, &sample()).unwrap();
         assert_eq!(read(&folder).unwrap(), sample());
-        assert_eq!(read(&folder.join(WHOLE)).unwrap(), sample());
-        let lines = std::fs::read_to_string(folder.join(LINES)).unwrap();
+        assert_eq!(read(&folder.join(RESULT_FILE)).unwrap(), sample());
+        let lines = std::fs::read_to_string(folder.join(RECORDS_FILE)).unwrap();
         let records: Vec<serde_json::Value> = lines.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
         let kinds: Vec<&str> = records.iter().map(|record| record["record"].as_str().unwrap()).collect();
         assert_eq!(kinds, ["experiment", "machine", "point", "window", "shift", "lock"]);
@@ -211,7 +211,7 @@ mod tests {
         check("no results there");
         std::fs::create_dir_all(&folder).unwrap();
         check("no results there");
-        let fill = |bytes: &[u8]| std::fs::write(folder.join(WHOLE), bytes).unwrap();
+        let fill = |bytes: &[u8]| std::fs::write(folder.join(RESULT_FILE), bytes).unwrap();
         fill(b"{\"schema\": 1, \"scen");
         check("not a results file: EOF");
         fill(b"\xff\xfe");

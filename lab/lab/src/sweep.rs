@@ -12,10 +12,10 @@ use std::ops::Range;
 use std::sync::atomic::AtomicBool;
 
 /// The axis that selects a controller's variants by label instead of changing the scenario.
-pub const CONTROLLER: &str = "controller";
+pub const CONTROLLER_AXIS: &str = "controller";
 
 /// Short names of keys that sweeps name most.
-const SHORT: [(&str, &str); 8] = [
+const KEY_ALIASES: [(&str, &str); 8] = [
     ("demand", "workload.demand"),
     ("clients", "workload.clients"),
     ("service", "workload.service"),
@@ -41,16 +41,16 @@ pub struct Axis {
 pub enum SweepError {
     /// An axis that is not of the form `key=value,value`.
     #[error("--sweep {0}: accepted: KEY=VALUE,VALUE, such as demand=0.8x,1.2x")]
-    Form(String),
+    InvalidAxis(String),
     /// An axis without values.
     #[error("{0}: no values; accepted: at least one")]
-    Empty(String),
+    EmptyAxis(String),
     /// Two axes for one key.
     #[error("{0}: swept twice; accepted: one axis for each key")]
-    Twice(String),
+    DuplicateAxis(String),
     /// The same value twice, whose runs would be the same.
     #[error("{key}: `{value}` is there twice")]
-    Repeated {
+    DuplicateValue {
         /// Key of the axis.
         key: String,
         /// Value that is repeated.
@@ -78,7 +78,7 @@ impl Axis {
     /// # Errors
     /// [`SweepError::Form`].
     pub fn parse(text: &str) -> Result<Axis, SweepError> {
-        let wrong = || SweepError::Form(text.chars().take(60).collect());
+        let wrong = || SweepError::InvalidAxis(text.chars().take(60).collect());
         let (key, values) = text.split_once('=').ok_or_else(wrong)?;
         let values: Vec<String> = values.split(',').map(|value| value.trim().to_string()).collect();
         if key.trim().is_empty() || values.iter().any(String::is_empty) {
@@ -89,7 +89,7 @@ impl Axis {
 
     /// The scenario's key that it stands for.
     pub fn path(&self) -> &str {
-        SHORT.iter().find(|(short, _)| *short == self.key).map_or(&self.key, |(_, path)| path)
+        KEY_ALIASES.iter().find(|(short, _)| *short == self.key).map_or(&self.key, |(_, path)| path)
     }
 }
 
@@ -121,14 +121,14 @@ impl Grid {
     pub fn new(axes: Vec<Axis>, seeds: u32, seed: u64) -> Result<Grid, SweepError> {
         for (index, axis) in axes.iter().enumerate() {
             if axis.values.is_empty() {
-                return Err(SweepError::Empty(axis.key.clone()));
+                return Err(SweepError::EmptyAxis(axis.key.clone()));
             }
             if axes[..index].iter().any(|other| other.path() == axis.path()) {
-                return Err(SweepError::Twice(axis.key.clone()));
+                return Err(SweepError::DuplicateAxis(axis.key.clone()));
             }
             for (at, value) in axis.values.iter().enumerate() {
                 if axis.values[..at].contains(value) {
-                    return Err(SweepError::Repeated { key: axis.key.clone(), value: value.clone() });
+                    return Err(SweepError::DuplicateValue { key: axis.key.clone(), value: value.clone() });
                 }
             }
         }
@@ -157,14 +157,14 @@ impl Grid {
 impl Cell<'_> {
     /// Overrides that make the scenario this cell's, after those that it has already.
     pub fn overrides(&self, base: &[String]) -> Vec<String> {
-        let set = self.values.iter().filter(|(axis, _)| axis.key != CONTROLLER);
+        let set = self.values.iter().filter(|(axis, _)| axis.key != CONTROLLER_AXIS);
         let own = set.map(|(axis, value)| format!("{}={value}", axis.path()));
         base.iter().cloned().chain(own).chain(["run.seeds=1".to_string()]).collect()
     }
 
     /// Label of the only variants that run; all of them where there is none.
     pub fn label(&self) -> Option<&str> {
-        self.values.iter().find(|(axis, _)| axis.key == CONTROLLER).map(|(_, value)| *value)
+        self.values.iter().find(|(axis, _)| axis.key == CONTROLLER_AXIS).map(|(_, value)| *value)
     }
 }
 

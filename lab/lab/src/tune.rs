@@ -1,19 +1,19 @@
 //! The search for the parameters under which a controller serves a scenario best.
 
-mod draw;
+mod sampling;
 
 use crate::error::RunError;
-use crate::execute::{check_services, check_simulated, in_parallel, simulate};
+use crate::execute::{check_services, check_simulated, run_parallel, simulate};
 use crate::numbers::round;
 use crate::options::{Options, Progress};
 use crate::plan::plan;
 use crate::rows::point;
 use crate::scenario::{Demand, DemandPlan, Scenario, ServiceSpec, Variant};
-use draw::Draws;
-use leeward_core::params::{Kind, ParamSpec, Raw};
+use leeward_core::params::{ParamKind, ParamSpec, RawParam};
 use leeward_core::registry::{Algorithm, Environment, Registry};
 use leeward_core::units::{Nanos, parse_duration, parse_number};
-use leeward_outcome::results::Point;
+use leeward_outcome::results::PointRow;
+use sampling::ParamSampler;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 /// Findings of a search, one entry per service and number of clients.
@@ -46,7 +46,7 @@ pub struct TunedWorkload {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Candidate {
     /// The tuning parameters.
-    pub params: Vec<(String, Raw)>,
+    pub params: Vec<(String, RawParam)>,
     /// Mean of goodput over capacity at the demands searched.
     pub goodput_ratio: f64,
     /// Mean of the 99th percentiles there, µs.
@@ -61,22 +61,22 @@ impl Tuning {
             let pairs: Vec<String> = params.iter().map(|(name, raw)| format!("{name} = {}", toml_value(raw))).collect();
             format!(
                 "[[controller.tuned]]\nservice = {}\nclients = {}\nparams = {{ {} }}\nfound = {}\n",
-                toml_value(&Raw::Text(found.service.clone())),
+                toml_value(&RawParam::Text(found.service.clone())),
                 found.clients,
                 pairs.join(", "),
-                toml_value(&Raw::Text(self.command.clone())),
+                toml_value(&RawParam::Text(self.command.clone())),
             )
         };
         self.workloads.iter().map(section).collect::<Vec<_>>().join("\n")
     }
 }
 
-fn toml_value(raw: &Raw) -> String {
+fn toml_value(raw: &RawParam) -> String {
     match raw {
-        Raw::Text(text) => toml::Value::String(text.clone()).to_string(),
-        Raw::Number(number) => toml::Value::Float(*number).to_string(),
-        Raw::Integer(number) => number.to_string(),
-        Raw::Switch(on) => on.to_string(),
+        RawParam::Text(text) => toml::Value::String(text.clone()).to_string(),
+        RawParam::Number(number) => toml::Value::Float(*number).to_string(),
+        RawParam::Integer(number) => number.to_string(),
+        RawParam::Switch(on) => on.to_string(),
     }
 }
 
@@ -105,7 +105,7 @@ pub fn tune(
 ///
 /// # Errors
 /// See [`RunError`].
-pub fn tune_by_draws(
+pub fn random_search(
     scenario: &Scenario,
     registry: &Registry,
     (label, draws): (&str, u32),
@@ -136,18 +136,20 @@ fn search(
     let mut workloads = Vec::new();
     for service in &scenario.workload.services {
         for clients in &scenario.workload.clients {
-            let one = only(scenario, variant, service, *clients);
+            let one = for_workload(scenario, variant, service, *clients);
             let mut search =
-                Search { scenario: one, registry, options, progress, cancel, done: &done, tried: Vec::new() };
+                Search { scenario: one, registry, options, progress, cancel, done: &done, candidates: Vec::new() };
             let slo = scenario.slo(&service.service);
             let best = match draws {
                 None => search.run(&knobs(algorithm, slo))?,
-                Some(count) => search.draw(Draws::new(algorithm, scale_of(slo), options.seed), count)?,
+                Some(count) => {
+                    search.random_search(ParamSampler::new(algorithm, scale_of(slo), options.seed), count)?
+                }
             };
             workloads.push(TunedWorkload {
                 service: service.text.clone(),
                 clients: *clients,
-                candidates: search.tried,
+                candidates: search.candidates,
                 best,
             });
         }
@@ -172,7 +174,7 @@ fn command(scenario: &Scenario, label: &str, draws: Option<u32>, options: &Optio
 }
 
 /// The scenario for one workload and one controller, at the demands that count.
-fn only(scenario: &Scenario, variant: &Variant, service: &ServiceSpec, clients: u32) -> Scenario {
+fn for_workload(scenario: &Scenario, variant: &Variant, service: &ServiceSpec, clients: u32) -> Scenario {
     let mut one = scenario.clone();
     let mut variant = variant.clone();
     variant.params = variant.params_for(&service.text, clients);
@@ -195,32 +197,32 @@ fn only(scenario: &Scenario, variant: &Variant, service: &ServiceSpec, clients: 
 /// A parameter and the values to try, ascending.
 struct Knob {
     name: &'static str,
-    values: Vec<Raw>,
+    values: Vec<RawParam>,
 }
 
 /// The objective for which the durations of the algorithms' lists are written.
-const LISTED_SLO: Nanos = Nanos::from_micros(200);
+const REFERENCE_SLO: Nanos = Nanos::from_micros(200);
 /// Goodputs this close to the best count as equal.
 const TIE: f64 = 0.002;
 /// Rounds of coordinate descent at most.
 const ROUNDS: usize = 3;
 
 fn scale_of(slo: Nanos) -> f64 {
-    slo.as_secs_f64() / LISTED_SLO.as_secs_f64()
+    slo.as_secs_f64() / REFERENCE_SLO.as_secs_f64()
 }
 
 fn knobs(algorithm: &Algorithm, slo: Nanos) -> Vec<Knob> {
     let scale = scale_of(slo);
     let value = |spec: &ParamSpec, text: &str| match (spec.kind, parse_duration(text)) {
-        (Kind::Duration { min, max }, Ok(span)) => Raw::Text(span.scale(scale).clamp(min, max).to_string()),
-        _ => Raw::Text(text.into()),
+        (ParamKind::Duration { min, max }, Ok(span)) => RawParam::Text(span.scale(scale).clamp(min, max).to_string()),
+        _ => RawParam::Text(text.into()),
     };
     let knob = |spec: &ParamSpec| {
-        let mut values: Vec<Raw> = spec.tune.iter().map(|text| value(spec, text)).collect();
+        let mut values: Vec<RawParam> = spec.tuning_values.iter().map(|text| value(spec, text)).collect();
         values.dedup();
         Knob { name: spec.name, values }
     };
-    algorithm.params.iter().filter(|spec| !spec.tune.is_empty()).map(knob).collect()
+    algorithm.params.iter().filter(|spec| !spec.tuning_values.is_empty()).map(knob).collect()
 }
 
 struct Search<'a> {
@@ -230,10 +232,10 @@ struct Search<'a> {
     progress: &'a (dyn Fn(Progress) + Sync),
     cancel: &'a AtomicBool,
     done: &'a AtomicUsize,
-    tried: Vec<Candidate>,
+    candidates: Vec<Candidate>,
 }
 
-type Params = Vec<(String, Raw)>;
+type Params = Vec<(String, RawParam)>;
 
 impl Search<'_> {
     /// The index of the best among `tried`.
@@ -244,8 +246,8 @@ impl Search<'_> {
         for _ in 0..ROUNDS {
             let before = best;
             for knob in knobs {
-                let from = self.tried[best].params.clone();
-                self.evaluate(knob.values.iter().map(|value| with(&from, knob.name, value)).collect())?;
+                let from = self.candidates[best].params.clone();
+                self.evaluate(knob.values.iter().map(|value| with_param(&from, knob.name, value)).collect())?;
                 best = self.best();
             }
             if best == before {
@@ -253,22 +255,22 @@ impl Search<'_> {
             }
         }
         for knob in knobs {
-            let from = self.tried[best].params.clone();
-            self.evaluate(between(knob, &from).iter().map(|value| with(&from, knob.name, value)).collect())?;
+            let from = self.candidates[best].params.clone();
+            self.evaluate(midpoints(knob, &from).iter().map(|value| with_param(&from, knob.name, value)).collect())?;
             best = self.best();
         }
         Ok(best)
     }
 
     /// The same of the scenario's own parameters and of sets that are drawn, `count` in all.
-    fn draw(&mut self, mut draws: Draws, count: u32) -> Result<usize, RunError> {
+    fn random_search(&mut self, mut draws: ParamSampler, count: u32) -> Result<usize, RunError> {
         let start = self.scenario.controllers.first().map(|variant| variant.params.clone()).unwrap_or_default();
         let mut sets = vec![start.clone()];
         // Sets that contradict themselves are drawn again, within reason.
         let mut left = if draws.is_empty() { 0 } else { 20 * count };
         while sets.len() < count as usize && left > 0 {
             left -= 1;
-            let next = draws.next(&start);
+            let next = draws.sample(&start);
             if self.is_possible(&next) && !sets.contains(&next) {
                 sets.push(next);
             }
@@ -281,7 +283,7 @@ impl Search<'_> {
     fn evaluate(&mut self, candidates: Vec<Params>) -> Result<(), RunError> {
         let mut new: Vec<Params> = Vec::new();
         for candidate in candidates {
-            let known = self.tried.iter().any(|tried| tried.params == candidate) || new.contains(&candidate);
+            let known = self.candidates.iter().any(|tried| tried.params == candidate) || new.contains(&candidate);
             if !known && self.is_possible(&candidate) {
                 new.push(candidate);
             }
@@ -295,14 +297,14 @@ impl Search<'_> {
             done.fetch_add(1, Ordering::Relaxed);
             (self.progress)(Progress { done: before + progress.done, total: before + progress.total });
         };
-        let points = in_parallel(&planned, self.options, &counted, self.cancel, |run| {
+        let points = run_parallel(&planned, self.options, &counted, self.cancel, |run| {
             Ok(point(run, &simulate(run, self.cancel)?))
         })?;
         let each = points.len() / new.len().max(1);
         for (params, points) in new.into_iter().zip(points.chunks(each.max(1))) {
-            let mean = |value: fn(&Point) -> f64| points.iter().map(value).sum::<f64>() / points.len() as f64;
+            let mean = |value: fn(&PointRow) -> f64| points.iter().map(value).sum::<f64>() / points.len() as f64;
             let goodput_ratio = round(mean(|point| point.goodput_rps / point.capacity_rps), 6);
-            self.tried.push(Candidate { params, goodput_ratio, p99_us: round(mean(|point| point.p99_us), 3) });
+            self.candidates.push(Candidate { params, goodput_ratio, p99_us: round(mean(|point| point.p99_us), 3) });
         }
         Ok(())
     }
@@ -313,7 +315,7 @@ impl Search<'_> {
         let Some(service) = self.scenario.workload.services.first() else { return false };
         let slo = self.scenario.slo(&service.service);
         let environment = Environment::new(self.scenario.server.cores, self.scenario.network.rtt, slo);
-        let pairs: Vec<(&str, Raw)> = params.iter().map(|(name, raw)| (name.as_str(), raw.clone())).collect();
+        let pairs: Vec<(&str, RawParam)> = params.iter().map(|(name, raw)| (name.as_str(), raw.clone())).collect();
         self.registry.find(&variant.controller).is_ok_and(|algorithm| {
             let built = algorithm.params(&pairs).and_then(|params| algorithm.server(&params, &environment));
             built.is_ok()
@@ -321,13 +323,14 @@ impl Search<'_> {
     }
 
     fn best(&self) -> usize {
-        let highest = self.tried.iter().map(|tried| tried.goodput_ratio).fold(0.0, f64::max);
-        let close = self.tried.iter().enumerate().filter(|(_, tried)| tried.goodput_ratio >= highest * (1.0 - TIE));
+        let highest = self.candidates.iter().map(|tried| tried.goodput_ratio).fold(0.0, f64::max);
+        let close =
+            self.candidates.iter().enumerate().filter(|(_, tried)| tried.goodput_ratio >= highest * (1.0 - TIE));
         close.min_by(|(_, a), (_, b)| a.p99_us.total_cmp(&b.p99_us)).map_or(0, |(index, _)| index)
     }
 }
 
-fn with(params: &Params, name: &str, value: &Raw) -> Params {
+fn with_param(params: &Params, name: &str, value: &RawParam) -> Params {
     let mut params: Params = params.iter().filter(|(known, _)| known != name).cloned().collect();
     params.push((name.into(), value.clone()));
     // One order for all, so that a set of parameters is recognised however it was reached.
@@ -336,22 +339,22 @@ fn with(params: &Params, name: &str, value: &Raw) -> Params {
 }
 
 /// Half-way (geometrically) from the current value of a knob to its neighbours in the list.
-fn between(knob: &Knob, params: &Params) -> Vec<Raw> {
+fn midpoints(knob: &Knob, params: &Params) -> Vec<RawParam> {
     let Some((_, current)) = params.iter().find(|(name, _)| name == knob.name) else { return Vec::new() };
     let Some(at) = knob.values.iter().position(|value| value == current) else { return Vec::new() };
     let neighbours = [at.checked_sub(1), Some(at + 1)].into_iter().flatten().filter_map(|at| knob.values.get(at));
-    neighbours.filter_map(|neighbour| middle(current, neighbour)).collect()
+    neighbours.filter_map(|neighbour| midpoint(current, neighbour)).collect()
 }
 
-fn middle(a: &Raw, b: &Raw) -> Option<Raw> {
-    let (Raw::Text(a), Raw::Text(b)) = (a, b) else { return None };
+fn midpoint(a: &RawParam, b: &RawParam) -> Option<RawParam> {
+    let (RawParam::Text(a), RawParam::Text(b)) = (a, b) else { return None };
     if let (Ok(a), Ok(b)) = (parse_duration(a), parse_duration(b)) {
         let nanos = (a.0 as f64 * b.0 as f64).sqrt();
-        return Some(Raw::Text(Nanos(nanos as u64 / 100 * 100).to_string()));
+        return Some(RawParam::Text(Nanos(nanos as u64 / 100 * 100).to_string()));
     }
     // Rounded to three digits: nothing is known more exactly.
     let number = (parse_number(a).ok()? * parse_number(b).ok()?).sqrt();
     let scale = 10f64.powf(2.0 - number.log10().floor());
     let number = (number * scale).round() / scale;
-    number.is_finite().then(|| Raw::Text(round(number, 9).to_string()))
+    number.is_finite().then(|| RawParam::Text(round(number, 9).to_string()))
 }

@@ -30,7 +30,7 @@ pub enum Quantity {
 
 /// Type of a field's values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum ValueType {
     /// A number.
     Number,
     /// A text.
@@ -80,7 +80,7 @@ pub struct Column {
     /// Its name in files, scenarios and messages.
     pub name: &'static str,
     /// Type of the field's values.
-    pub kind: Kind,
+    pub value_type: ValueType,
     /// How its values are best kept.
     pub storage: Storage,
     /// Quantity of the field.
@@ -104,7 +104,7 @@ pub trait Fields {
 /// A type that a field may have. An `Option` without a value is left out of files.
 pub trait Value: Serialize {
     /// Type of the values.
-    const KIND: Kind;
+    const TYPE: ValueType;
 
     /// How they are best kept.
     const STORAGE: Storage;
@@ -114,7 +114,7 @@ pub trait Value: Serialize {
 }
 
 impl Value for f64 {
-    const KIND: Kind = Kind::Number;
+    const TYPE: ValueType = ValueType::Number;
     const STORAGE: Storage = Storage::Float;
 
     fn cell(&self) -> Cell<'_> {
@@ -123,7 +123,7 @@ impl Value for f64 {
 }
 
 impl Value for u32 {
-    const KIND: Kind = Kind::Number;
+    const TYPE: ValueType = ValueType::Number;
     const STORAGE: Storage = Storage::Whole;
 
     fn cell(&self) -> Cell<'_> {
@@ -132,7 +132,7 @@ impl Value for u32 {
 }
 
 impl Value for u64 {
-    const KIND: Kind = Kind::Number;
+    const TYPE: ValueType = ValueType::Number;
     const STORAGE: Storage = Storage::Whole;
 
     fn cell(&self) -> Cell<'_> {
@@ -142,7 +142,7 @@ impl Value for u64 {
 
 /// 1 for true.
 impl Value for bool {
-    const KIND: Kind = Kind::Number;
+    const TYPE: ValueType = ValueType::Number;
     const STORAGE: Storage = Storage::Flag;
 
     fn cell(&self) -> Cell<'_> {
@@ -151,7 +151,7 @@ impl Value for bool {
 }
 
 impl Value for String {
-    const KIND: Kind = Kind::Text;
+    const TYPE: ValueType = ValueType::Text;
     const STORAGE: Storage = Storage::Text;
 
     fn cell(&self) -> Cell<'_> {
@@ -160,7 +160,7 @@ impl Value for String {
 }
 
 impl<T: Value> Value for Option<T> {
-    const KIND: Kind = T::KIND;
+    const TYPE: ValueType = T::TYPE;
     const STORAGE: Storage = T::STORAGE;
 
     fn cell(&self) -> Cell<'_> {
@@ -230,7 +230,7 @@ macro_rules! table {
             fn column(name: &str) -> Option<&'static $crate::columns::Column> {
                 const OWN: &[$crate::columns::Column] = &[$($crate::columns::Column {
                     name: stringify!($field),
-                    kind: <$value as $crate::columns::Value>::KIND,
+                    value_type: <$value as $crate::columns::Value>::TYPE,
                     storage: <$value as $crate::columns::Value>::STORAGE,
                     quantity: $crate::columns::Quantity::$quantity,
                     heading: $heading,

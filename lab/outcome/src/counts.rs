@@ -18,12 +18,12 @@ macro_rules! counters {
             }
 
             /// Counts of both.
-            pub fn and(&self, other: &Self) -> Self {
+            pub fn plus(&self, other: &Self) -> Self {
                 $name { $($field: self.$field + other.$field,)* }
             }
 
             /// Every counter by its name.
-            pub fn named(&self) -> Vec<(&'static str, u64)> {
+            pub fn entries(&self) -> Vec<(&'static str, u64)> {
                 vec![$((stringify!($field), self.$field),)*]
             }
         }
@@ -33,7 +33,7 @@ macro_rules! counters {
 counters! {
     /// How requests ended, as clients count them. Over a whole run `offered` is the sum of all others but `late`, `good` and
     /// `sent_again`.
-    Counts {
+    RequestCounts {
         /// Issued by applications: given to the client.
         offered,
         /// Of those, issued later than they were due by more than the tolerance.
@@ -91,26 +91,26 @@ fn is_zero(count: &u64) -> bool {
     *count == 0
 }
 
-impl Counts {
+impl RequestCounts {
     /// All ends, and what has none yet.
-    pub fn ended(&self) -> u64 {
+    pub fn total(&self) -> u64 {
         self.completed
             + self.timed_out
             + self.dropped
             + self.failed
             + self.disconnected
             + self.unfinished
-            + self.ended_at_client()
+            + self.client_total()
     }
 
     /// Requests that ended at the client: the server never heard of them.
-    pub fn ended_at_client(&self) -> u64 {
+    pub fn client_total(&self) -> u64 {
         self.expired + self.overflowed + self.throttled + self.too_long + self.unsent
     }
 
     /// Whether every request has exactly one end, or is still under way.
-    pub fn balance(&self) -> bool {
-        self.offered == self.ended()
+    pub fn is_balanced(&self) -> bool {
+        self.offered == self.total()
     }
 }
 
@@ -132,12 +132,13 @@ mod tests {
 
     #[test]
     fn every_request_has_one_end() {
-        let mut counts = Counts { offered: 12, completed: 3, good: 2, late: 1, sent_again: 4, ..Counts::default() };
-        assert!(!counts.balance());
+        let mut counts =
+            RequestCounts { offered: 12, completed: 3, good: 2, late: 1, sent_again: 4, ..RequestCounts::default() };
+        assert!(!counts.is_balanced());
         (counts.timed_out, counts.dropped, counts.failed, counts.disconnected, counts.unfinished) = (1, 1, 1, 1, 0);
         (counts.expired, counts.overflowed, counts.throttled, counts.too_long, counts.unsent) = (1, 1, 1, 1, 1);
-        assert_eq!((counts.ended(), counts.ended_at_client()), (12, 5));
-        assert!(counts.balance());
+        assert_eq!((counts.total(), counts.client_total()), (12, 5));
+        assert!(counts.is_balanced());
     }
 
     #[test]

@@ -71,7 +71,7 @@ impl Distribution {
     }
 
     /// The distribution that has these buckets and this sum.
-    pub fn of_buckets(buckets: impl IntoIterator<Item = (u64, u64)>, sum_ns: u128) -> Self {
+    pub fn from_buckets(buckets: impl IntoIterator<Item = (u64, u64)>, sum_ns: u128) -> Self {
         let mut distribution = Distribution::new();
         buckets.into_iter().for_each(|(value, count)| distribution.histogram.saturating_record_n(value, count));
         Distribution { sum: sum_ns, ..distribution }
@@ -143,7 +143,7 @@ mod tests {
     fn a_distribution_is_made_again_of_its_buckets() {
         let mut one = Distribution::new();
         (0..5_000u64).for_each(|step| one.record(Nanos(step * step * 7 + 1)));
-        let again = Distribution::of_buckets(one.buckets(), one.sum_ns());
+        let again = Distribution::from_buckets(one.buckets(), one.sum_ns());
         assert_eq!(again.histogram(), one.histogram());
         assert_eq!(again.percentiles(), one.percentiles());
     }

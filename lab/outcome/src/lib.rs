@@ -20,7 +20,7 @@ pub mod sensitivity;
 pub mod table;
 pub mod verdicts;
 
-pub use counts::{Counts, ServerCounts};
+pub use counts::{RequestCounts, ServerCounts};
 pub use distribution::{Distribution, Percentiles};
 pub use results::Results;
 pub use run::{

@@ -1,7 +1,7 @@
 //! Outcome of a run, on whichever plant. A value that a plant cannot know is an `Option`. Raw units; rows of results
 //! are elsewhere.
 
-use crate::counts::{Counts, ServerCounts};
+use crate::counts::{RequestCounts, ServerCounts};
 use crate::distribution::Percentiles;
 use leeward_core::server::Gauges;
 use leeward_core::units::{Nanos, Time};
@@ -14,13 +14,13 @@ pub struct RunOutcome {
     /// Length of the measured part.
     pub measured: Nanos,
     /// How requests ended in the measured part.
-    pub counts: Counts,
+    pub counts: RequestCounts,
     /// The same over the whole run, warm-up included, and what was still under way at its end.
-    pub totals: Counts,
+    pub totals: RequestCounts,
     /// Counts of the server's requests and messages in the measured part.
     pub server: ServerCounts,
     /// True if requests take locks. Otherwise `server.refused_at_locks` says nothing.
-    pub takes_locks: bool,
+    pub uses_locks: bool,
     /// Latency of completed requests, from issue to response.
     pub latency: Percentiles,
     /// Time from a request's departure to its drop's arrival at the client.
@@ -47,7 +47,7 @@ pub struct RunOutcome {
     /// Time series, if asked for; covers the whole run.
     pub windows: Vec<WindowOutcome>,
     /// Fine time series, if asked for; covers the whole run.
-    pub fine: Vec<FineWindow>,
+    pub fine_windows: Vec<FineWindow>,
     /// The controller's state at the end.
     pub gauges: Gauges,
     /// Events that the simulator processed, whole run.
@@ -59,7 +59,7 @@ pub struct RunOutcome {
     pub failure_delay: Option<Percentiles>,
     /// Lateness of a real load generator that did not keep its schedule: the run is no measurement of the server. `None`: it
     /// kept the schedule, or was simulated.
-    pub late: Option<Percentiles>,
+    pub lateness: Option<Percentiles>,
     /// Each server by itself, where there are several: its requests are attempts, its latencies begin with them, and its
     /// objective is its own. The whole's messages, rejections and CPU time are the sum of theirs, and its locks are only here.
     pub replicas: Vec<RunOutcome>,
@@ -79,7 +79,7 @@ pub struct KindOutcome {
     /// Latest response that is in time, from the request's issue.
     pub objective: Nanos,
     /// How its requests ended; without those that a second server got, and those under way.
-    pub counts: Counts,
+    pub counts: RequestCounts,
     /// Latency of its completed requests, from issue to response.
     pub latency: Percentiles,
 }
@@ -88,9 +88,9 @@ pub struct KindOutcome {
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct GraphOutcome {
     /// Share of the CPU time that was spent on requests of clients that ended without a result in time.
-    pub wasted: f64,
+    pub wasted_cpu: f64,
     /// The same of the CPU time at services that ask others.
-    pub wasted_upstream: f64,
+    pub wasted_upstream_cpu: f64,
     /// Each service.
     pub services: Vec<ServiceOutcome>,
 }
@@ -105,7 +105,7 @@ pub struct ServiceOutcome {
     /// Calls that reached its servers.
     pub received: u64,
     /// Of these, dropped, by itself or behind.
-    pub dropped: u64,
+    pub rejected: u64,
     /// CPU time spent over CPU time available, 0..=1.
     pub cpu_utilization: f64,
     /// Its part of the objective.
@@ -128,7 +128,7 @@ pub struct ThreadOutcome {
     /// CPU time of polls that found nothing yet.
     pub empty_polls: Option<Nanos>,
     /// Calls to leaves that are late, drop or have copies.
-    pub second: Option<SecondCallOutcome>,
+    pub second_calls: Option<SecondCallOutcome>,
 }
 
 /// Calls of a tier to its leaves, and those that were made twice, in the measured part of a run.
@@ -156,11 +156,11 @@ pub struct LockOutcome {
     /// The time over which this was counted.
     pub span: Nanos,
     /// How often a request got it.
-    pub acquired: u64,
+    pub acquisitions: u64,
     /// Of these, how often it had to wait.
-    pub waited: u64,
+    pub contended: u64,
     /// How often a request did without it and ended as a drop.
-    pub refused: u64,
+    pub rejected: u64,
     /// Mean wait of those that got it, ns; those that got it at once waited 0.
     pub wait_mean_ns: f64,
     /// Median of the same; on a real machine up to twice too much.
@@ -201,7 +201,7 @@ pub struct ClientWindow {
     pub start: Time,
     /// Counts of the window: `offered` and `late` by intended time, the ends by the time at which the client learns of
     /// them.
-    pub counts: Counts,
+    pub counts: RequestCounts,
     /// Latency, from the intended time, of the responses that came in it.
     pub latency: Percentiles,
     /// Mean time from their requests' departures to the drops that came in it.

@@ -10,12 +10,12 @@ pub struct Sensitivity {
     /// Command that made them.
     pub command: String,
     /// Scenarios, in the order of the papers' figures.
-    pub scenarios: Vec<Probed>,
+    pub scenarios: Vec<ScenarioSensitivity>,
 }
 
 /// Claims of one scenario in all worlds.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Probed {
+pub struct ScenarioSensitivity {
     /// The scenario's id.
     pub id: String,
     /// Seeds per point.
@@ -25,12 +25,12 @@ pub struct Probed {
     /// Names of the worlds besides its own.
     pub worlds: Vec<String>,
     /// The claims.
-    pub claims: Vec<ProbedClaim>,
+    pub claims: Vec<ClaimSensitivity>,
 }
 
 /// A claim in all worlds.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct ProbedClaim {
+pub struct ClaimSensitivity {
     /// Its id in the scenario.
     pub id: String,
     /// The claim in words.
@@ -38,14 +38,14 @@ pub struct ProbedClaim {
     /// Whether no paper makes it.
     pub ours: bool,
     /// In the scenario's own world.
-    pub own: Told,
+    pub own: MeasuredVerdict,
     /// In each other world; `None` where that has nothing to change.
-    pub others: Vec<Option<Told>>,
+    pub others: Vec<Option<MeasuredVerdict>>,
 }
 
 /// A verdict with what was measured.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Told {
+pub struct MeasuredVerdict {
     /// The verdict.
     pub verdict: Verdict,
     /// Our measurement, with unit and interval.

@@ -1,9 +1,9 @@
 //! The tables of the results by name, and their rows by field name, for claims and plots.
 
-pub use crate::columns::{Cell, Column, Kind, Quantity, Storage};
+pub use crate::columns::{Cell, Column, Quantity, Storage, ValueType};
 
 use crate::columns::Fields;
-use crate::results::{KindRow, Lock, Point, Replica, Results, RunKey, ServiceRow, Shift, Window};
+use crate::results::{KindRow, LockRow, PointRow, ReplicaRow, Results, RunKey, ServiceRow, ShiftRow, WindowRow};
 use serde::Serialize;
 
 /// Declares the tables that claims and plots may name: the variant, its name, its rows in the results and their type.
@@ -89,15 +89,15 @@ pub trait TableRow: Fields {
 
 tables! {
     /// [`Results::points`].
-    Points points Point;
+    Points points PointRow;
     /// [`Results::windows`].
-    Windows windows Window;
+    Windows windows WindowRow;
     /// [`Results::shifts`].
-    Shifts shifts Shift;
+    Shifts shifts ShiftRow;
     /// [`Results::locks`].
-    Locks locks Lock;
+    Locks locks LockRow;
     /// [`Results::replicas`].
-    Replicas replicas Replica;
+    Replicas replicas ReplicaRow;
     /// [`Results::services`].
     Services services ServiceRow;
     /// [`Results::kinds`].
@@ -111,13 +111,13 @@ impl Table {
     }
 
     /// Type of the field called `name`; `None` if there is no such field.
-    pub fn kind(self, name: &str) -> Option<Kind> {
-        self.column(name).map(|column| column.kind)
+    pub fn value_type(self, name: &str) -> Option<ValueType> {
+        self.column(name).map(|column| column.value_type)
     }
 
     /// The names of its fields of one kind or of any, for messages.
-    pub fn names(self, kind: Option<Kind>) -> String {
-        let fits = |name: &&&str| kind.is_none_or(|wanted| self.kind(name) == Some(wanted));
+    pub fn names(self, kind: Option<ValueType>) -> String {
+        let fits = |name: &&&str| kind.is_none_or(|wanted| self.value_type(name) == Some(wanted));
         self.fields().iter().filter(fits).copied().collect::<Vec<_>>().join(", ")
     }
 }
@@ -134,8 +134,8 @@ mod tests {
 
     /// A row with a value in every field, made from the declaration: what is written is what can be read, and named.
     fn check<T: TableRow + Serialize + DeserializeOwned + PartialEq + std::fmt::Debug>(table: Table) {
-        let value = |name: &&str| match (table.kind(name), *name) {
-            (Some(Kind::Text), _) => serde_json::Value::from("text"),
+        let value = |name: &&str| match (table.value_type(name), *name) {
+            (Some(ValueType::Text), _) => serde_json::Value::from("text"),
             (_, "recovered") => serde_json::Value::from(true),
             _ => serde_json::Value::from(1),
         };
@@ -146,10 +146,10 @@ mod tests {
         assert!(places.is_sorted(), "written in the order of the declaration: {text}");
         assert_eq!(serde_json::from_str::<T>(&text).unwrap(), full);
         for name in T::NAMES {
-            let kind = table.kind(name).expect("every field is a column");
+            let kind = table.value_type(name).expect("every field is a column");
             match full.cell(name) {
-                Cell::Number(_) | Cell::Whole(_) => assert_eq!(kind, Kind::Number, "{name}"),
-                Cell::Text(_) => assert_eq!(kind, Kind::Text, "{name}"),
+                Cell::Number(_) | Cell::Whole(_) => assert_eq!(kind, ValueType::Number, "{name}"),
+                Cell::Text(_) => assert_eq!(kind, ValueType::Text, "{name}"),
                 Cell::Absent => panic!("{name} is not read"),
             }
         }
@@ -161,23 +161,23 @@ mod tests {
 
     #[test]
     fn every_field_is_written_read_and_named() {
-        check::<Point>(Table::Points);
-        check::<Window>(Table::Windows);
-        check::<Shift>(Table::Shifts);
-        check::<Lock>(Table::Locks);
-        check::<Replica>(Table::Replicas);
+        check::<PointRow>(Table::Points);
+        check::<WindowRow>(Table::Windows);
+        check::<ShiftRow>(Table::Shifts);
+        check::<LockRow>(Table::Locks);
+        check::<ReplicaRow>(Table::Replicas);
         check::<ServiceRow>(Table::Services);
         check::<KindRow>(Table::Kinds);
     }
 
     #[test]
     fn what_is_not_known_is_left_out_and_what_is_missing_is_an_error() {
-        let text = serde_json::to_string(&Lock::default()).unwrap();
+        let text = serde_json::to_string(&LockRow::default()).unwrap();
         for absent in ["kind", "\"p\"", "waiting", "utilization"] {
             assert!(!text.contains(absent), "{absent} in {text}");
         }
-        assert_eq!(serde_json::from_str::<Lock>(&text).unwrap(), Lock::default());
-        let error = serde_json::from_str::<Lock>("{\"lock\": \"a\"}").unwrap_err().to_string();
+        assert_eq!(serde_json::from_str::<LockRow>(&text).unwrap(), LockRow::default());
+        let error = serde_json::from_str::<LockRow>("{\"lock\": \"a\"}").unwrap_err().to_string();
         assert!(error.contains("missing field"), "{error}");
     }
 
@@ -187,12 +187,12 @@ mod tests {
             assert_eq!(Table::find(table.name()), Some(*table));
             for name in table.fields() {
                 let kept = table.column(name).unwrap();
-                assert_eq!(kept.kind == Kind::Text, kept.storage == Storage::Text, "{name}");
+                assert_eq!(kept.value_type == ValueType::Text, kept.storage == Storage::Text, "{name}");
                 assert_eq!(table.column(name), column(name), "{name} of {}", table.name());
             }
         }
         assert_eq!(column("no such field"), None);
-        assert_eq!(Table::Shifts.names(Some(Kind::Text)), "controller, label");
+        assert_eq!(Table::Shifts.names(Some(ValueType::Text)), "controller, label");
     }
 
     #[test]

@@ -10,12 +10,12 @@ pub struct Verdicts {
     /// Command that made them.
     pub command: String,
     /// Scenarios, in the order of the papers' figures.
-    pub scenarios: Vec<Judged>,
+    pub scenarios: Vec<ScenarioVerdicts>,
 }
 
 /// Claims of one scenario.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Judged {
+pub struct ScenarioVerdicts {
     /// The scenario's id.
     pub id: String,
     /// Its title.
@@ -33,7 +33,7 @@ pub struct Judged {
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub not_run: String,
     /// The claims.
-    pub claims: Vec<JudgedClaim>,
+    pub claims: Vec<ClaimVerdicts>,
     /// Points at which the additions of ours were compared with the algorithm as published.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub gains: Vec<Gain>,
@@ -58,7 +58,7 @@ pub struct Panel {
     /// Our curves.
     pub curves: Vec<Curve>,
     /// The paper's numbers.
-    pub stated: Vec<Stated>,
+    pub stated: Vec<PaperValue>,
     /// Parts of the figure that can't be read from the text.
     pub missing: String,
 }
@@ -87,7 +87,7 @@ pub struct Sample {
 
 /// Number that a paper's text gives of a curve: a point, or a line across the panel where one coordinate is open.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Stated {
+pub struct PaperValue {
     /// The curve that it is of, or the name of the line.
     pub series: String,
     /// On the horizontal axis.
@@ -113,7 +113,7 @@ pub struct FigureNote {
 
 /// A claim in both forms.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct JudgedClaim {
+pub struct ClaimVerdicts {
     /// Whether no paper makes this claim.
     pub ours: bool,
     /// The paper's number, and what is accepted.
@@ -125,7 +125,7 @@ pub struct JudgedClaim {
     pub extended: Claim,
 }
 
-impl JudgedClaim {
+impl ClaimVerdicts {
     /// The claim in the form that counts: a paper's as published, ours with our additions.
     pub fn claim(&self) -> &Claim {
         if self.ours { &self.extended } else { &self.published }
@@ -177,7 +177,7 @@ pub struct Gain {
 
 /// Numbers of verdicts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Tally {
+pub struct VerdictCounts {
     /// Claims that hold.
     pub reproduced: usize,
     /// Claims that do not hold.
@@ -188,10 +188,10 @@ pub struct Tally {
     pub not_measured: usize,
 }
 
-impl Tally {
+impl VerdictCounts {
     /// Counts the claims that `wanted` picks.
-    pub fn of(verdicts: &Verdicts, wanted: impl Fn(&JudgedClaim) -> bool) -> Tally {
-        let mut tally = Tally::default();
+    pub fn count(verdicts: &Verdicts, wanted: impl Fn(&ClaimVerdicts) -> bool) -> VerdictCounts {
+        let mut tally = VerdictCounts::default();
         let claims = verdicts.scenarios.iter().flat_map(|scenario| &scenario.claims);
         for claim in claims.filter(|claim| wanted(claim)) {
             let count = match claim.verdict() {
@@ -211,7 +211,7 @@ impl Tally {
     }
 
     /// All claims.
-    pub fn all(&self) -> usize {
+    pub fn total(&self) -> usize {
         self.decided() + self.undecided + self.not_measured
     }
 }

@@ -12,14 +12,14 @@
 //! A burst is 10 ms of requests of 50 us at 60 % of what two cores can do (Poisson), and 40 ms of silence follow.
 
 use leeward_allocation::registry::find;
-use leeward_core::params::{ParamError, Params, Raw};
+use leeward_core::params::{ParamError, Params, RawParam};
 use leeward_core::registry::Environment;
 use leeward_core::units::{Nanos, Rate};
 use leeward_load::{LoadConfig, Plan, Polling, Schedule, run};
 use leeward_rpc::server::Server;
-use leeward_runtime::Idle;
+use leeward_runtime::IdlePolicy;
 use leeward_services::synthetic::Synthetic;
-use leeward_workload::{Arrivals, Segment, Service, Shares, Workload};
+use leeward_workload::{Arrivals, Segment, ServiceTime, Shares, Workload};
 use std::error::Error;
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, Command, Stdio};
@@ -147,7 +147,7 @@ fn load(child: &mut Child, seed: u64, duration: Nanos) -> Result<Measured, Box<d
         arrivals: Arrivals::Poisson,
         shares: Shares::Equal,
         demand,
-        service: Service::Constant(SERVICE),
+        service: ServiceTime::Constant(SERVICE),
     };
     let plan = Plan::Open(Schedule::draw(&workload, seed, duration)?);
     let (algorithm, params) = admission()?;
@@ -202,15 +202,15 @@ fn admission() -> Result<(leeward_core::registry::Algorithm, Params), Box<dyn Er
 fn serve(allocator: &str, idle: &str) -> Result<(), Box<dyn Error>> {
     let (algorithm, params) = admission()?;
     let idle = match idle {
-        "spin" => Idle::Spin,
-        "block" => Idle::Block,
-        span => Idle::Adaptive(leeward_core::units::parse_duration(span)?),
+        "spin" => IdlePolicy::Spin,
+        "block" => IdlePolicy::Block,
+        span => IdlePolicy::Adaptive(leeward_core::units::parse_duration(span)?),
     };
     let mut builder = Server::builder().admission(&algorithm, params).objective(RTT, SLO).cores(CORES).idle(idle);
     if !allocator.is_empty() {
         let (name, rest) = allocator.split_once(':').unwrap_or((allocator, ""));
         let policy = find(name)?;
-        let pairs = rest.split_once('=').map(|(name, value)| (name, Raw::Text(value.into())));
+        let pairs = rest.split_once('=').map(|(name, value)| (name, RawParam::Text(value.into())));
         let params = policy.params(pairs.as_slice()).map_err(|error: ParamError| error.to_string())?;
         builder = builder.allocator(policy, params, 1);
     }

@@ -37,18 +37,18 @@ pub enum RealError {
     #[error("all {0} connections were lost")]
     Disconnected(u32),
     /// Some clients were cut off: what the others met is another workload.
-    #[error("{lost} of {of} connections were lost: {reasons}")]
-    Lost {
+    #[error("{lost} of {opened} connections were lost: {reasons}")]
+    ConnectionsLost {
         /// How many.
         lost: u32,
         /// Of how many.
-        of: u32,
+        opened: u32,
         /// Why, for people.
         reasons: String,
     },
     /// The service failed requests, which are neither rejected nor served.
-    #[error("the service failed {0} requests: it takes service times of up to {max}", max = leeward_services::synthetic::LONGEST)]
-    Failed(u64),
+    #[error("the service failed {0} requests: it takes service times of up to {max}", max = leeward_services::synthetic::SERVICE_TIME_MAX)]
+    RequestsFailed(u64),
     /// Both ends of all connections are more files than this process may open.
     #[error(
         "{clients} clients need {needed} sockets here, both ends counted, and this process may open {allowed}; raise its limit (`ulimit -n`) or take fewer clients"
@@ -63,20 +63,20 @@ pub enum RealError {
     },
     /// The server was not looked at twice in the measured part: what it did in it is not known.
     #[error("the measured part is too short to see what the server did in it; make the run longer")]
-    Unobserved,
+    TooShort,
     /// The service can't be prepared.
     #[error(transparent)]
-    Unserved(#[from] leeward_services::case::CaseError),
+    Prepare(#[from] leeward_services::definition::PrepareError),
     /// Nothing was answered while the machine was being measured, time and again.
     #[error("the server answered nothing while the machine was measured: is other work keeping its CPUs busy?")]
-    Silent,
+    NoResponses,
 }
 
 impl RealError {
     /// Whether something was asked for that can't be done, rather than something failed on the way.
     pub fn is_input(&self) -> bool {
-        use RealError::{Failed, Params, Schedule, Sockets, Tier, Unobserved, Unserved};
-        matches!(self, Failed(_) | Params(_) | Schedule(_) | Sockets { .. } | Tier(_) | Unobserved | Unserved(_))
+        use RealError::{Params, Prepare, RequestsFailed, Schedule, Sockets, Tier, TooShort};
+        matches!(self, RequestsFailed(_) | Params(_) | Schedule(_) | Sockets { .. } | Tier(_) | TooShort | Prepare(_))
     }
 }
 

@@ -3,7 +3,7 @@
 use std::fs;
 
 /// This machine: its processor, its CPUs, its kernel, and how many CPUs the server has.
-pub fn this_machine(server: usize) -> String {
+pub fn machine_identity(server: usize) -> String {
     let cpuinfo = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
     let model = cpuinfo.lines().find_map(|line| line.strip_prefix("model name")?.split_once(':').map(|(_, name)| name));
     let kernel = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
@@ -21,7 +21,7 @@ mod tests {
 
     #[test]
     fn the_same_machine_has_the_same_name() {
-        assert_eq!(this_machine(1), this_machine(1));
-        assert_ne!(this_machine(1), this_machine(2));
+        assert_eq!(machine_identity(1), machine_identity(1));
+        assert_ne!(machine_identity(1), machine_identity(2));
     }
 }

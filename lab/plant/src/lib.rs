@@ -15,7 +15,7 @@
 
 #![forbid(unsafe_code)]
 
-pub mod ends;
+pub mod endpoints;
 pub mod error;
 mod identity;
 pub mod leaves;
@@ -30,17 +30,17 @@ mod stalls;
 pub mod threads;
 pub mod tier;
 
-pub use ends::Ends;
+pub use endpoints::EndpointCosts;
 pub use error::RealError;
-pub use identity::this_machine;
-pub use leaves::{LeavesHere, MiddleTier};
+pub use identity::machine_identity;
+pub use leaves::{LocalLeaves, LocalMidTier};
 pub use leeward_rpc::client::Transport;
-pub use leeward_services::served::Served;
+pub use leeward_services::backend::InProcessService;
 pub use machine::Machine;
-pub use measured::Measured;
+pub use measured::MeasuredPlant;
 pub use placement::Placement;
 pub use plant::{BudgetRule, Plant, PlantError, PlantRun};
-pub use run::{Audience, RunReport, RunSpec, Snapshot};
-pub use simulated::Simulated;
-pub use threads::Threads;
+pub use run::{RunReport, RunSpec, ServerObservers, Snapshot};
+pub use simulated::SimulatedPlant;
+pub use threads::MeasuredThreadCosts;
 pub use tier::RealTier;

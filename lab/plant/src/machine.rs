@@ -3,18 +3,18 @@
 
 use crate::error::RealError;
 use crate::placement::Placement;
-use crate::run::{address, allow_clients, start};
-use crate::stalls::{self, Missed};
+use crate::run::{address, raise_socket_limit, start};
+use crate::stalls::{self, ClockGaps};
 use leeward_core::budget::Budget;
 use leeward_core::none;
 use leeward_core::params::Params;
 use leeward_core::registry::Environment;
 use leeward_core::units::{Nanos, Rate};
-use leeward_load::{LoadConfig, Plan, Recording};
-use leeward_rpc::server::Counts;
-use leeward_services::served::Served;
+use leeward_load::{LoadConfig, Plan, RunResults};
+use leeward_rpc::server::RequestCounts;
+use leeward_services::backend::InProcessService;
 use leeward_services::synthetic;
-use leeward_workload::Service;
+use leeward_workload::ServiceTime;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Measured properties of the machine.
@@ -33,12 +33,12 @@ pub struct Machine {
     /// How often a core that is busy is taken away; `None` if it was never.
     pub stalls: Option<Stalls>,
     /// How long the server takes over a request when it has no other, if that is not drawn but measured.
-    pub alone: Option<Alone>,
+    pub unloaded: Option<UnloadedLatency>,
 }
 
 /// Requests without a queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Alone {
+pub struct UnloadedLatency {
     /// Mean of those that had the server for themselves.
     pub mean: Nanos,
     /// 99th percentile with one for each core.
@@ -64,30 +64,30 @@ pub struct SharedCosts {
     /// Sending an answer that leaves in one write with another.
     pub send: Nanos,
     /// A write that leaves in one system call with those of other connections.
-    pub together: Nanos,
+    pub batched_write: Nanos,
 }
 
 /// Moments in which a busy core does not run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stalls {
     /// Mean time from the end of one to the beginning of the next.
-    pub every: Nanos,
+    pub mean_interval: Nanos,
     /// Length of the stall that a lost moment lies in, on average.
-    pub lasts: Nanos,
+    pub mean_length: Nanos,
 }
 
 /// Closed loops whose median is the capacity.
 pub const ROUNDS: usize = 3;
 /// Length of each, a quarter of which is warm-up.
-const ROUND: Nanos = Nanos::from_millis(1_000);
+const ROUND_DURATION: Nanos = Nanos::from_millis(1_000);
 /// Requests that each client has outstanding where sockets are deep: so many are read at once.
-const DEEP: u32 = 8;
+const DEEP_OUTSTANDING: u32 = 8;
 /// Round trips are measured for this long.
-const IDLE: Nanos = Nanos::from_millis(400);
+const RTT_DURATION: Nanos = Nanos::from_millis(400);
 /// A service that is not synthetic has the server for itself for this long.
-const ALONE: Nanos = Nanos::from_millis(2_000);
+const UNLOADED_DURATION: Nanos = Nanos::from_millis(2_000);
 /// Stalls are looked for on both ends' CPUs at once for this long.
-const WATCH: Nanos = Nanos::from_millis(3_000);
+const STALL_DURATION: Nanos = Nanos::from_millis(3_000);
 /// Times that each is tried in which nothing was answered.
 const ATTEMPTS: usize = 5;
 /// Steps that [`Machine::measure`] tells of.
@@ -101,17 +101,17 @@ impl Machine {
     /// See [`RealError`].
     pub fn measure(
         placement: &Placement,
-        served: &Served,
-        service: &Service,
+        served: &InProcessService,
+        service: &ServiceTime,
         clients: u32,
         stop: &AtomicBool,
         mut step: impl FnMut(&str),
     ) -> Result<Self, RealError> {
-        allow_clients(clients)?;
+        raise_socket_limit(clients)?;
         step("round trip");
-        let nothing = Service::Constant(Nanos(1));
-        let alone = Plan::Closed { connections: 1, outstanding: 1, service: nothing, seed: 1, duration: IDLE };
-        let trip = closed(placement, &synthetic::both_ends(), &alone, stop)?.recording.report.latency_from_send;
+        let nothing = ServiceTime::Constant(Nanos(1));
+        let alone = Plan::Closed { connections: 1, outstanding: 1, service: nothing, seed: 1, duration: RTT_DURATION };
+        let trip = run_closed_loop(placement, &synthetic::in_process(), &alone, stop)?.results.report.latency_from_send;
         let (rtt, rtt_p99) = (trip.p50, trip.p99);
         let alone = match served.is_measured() {
             false => None,
@@ -119,57 +119,58 @@ impl Machine {
                 step("service alone");
                 let sojourn = |connections| {
                     let service = service.clone();
-                    let plan = Plan::Closed { connections, outstanding: 1, service, seed: 1, duration: ALONE };
-                    Ok::<_, RealError>(closed(placement, served, &plan, stop)?.recording.report.server_sojourn)
+                    let plan =
+                        Plan::Closed { connections, outstanding: 1, service, seed: 1, duration: UNLOADED_DURATION };
+                    Ok::<_, RealError>(run_closed_loop(placement, served, &plan, stop)?.results.report.server_sojourn)
                 };
                 let mean = Nanos(sojourn(1)?.mean_ns as u64);
                 // Caches and memory are shared: with all cores at work each takes longer. What they wait for each other is in it,
                 // too, so budgets that follow from it are on the safe side.
-                Some(Alone { mean, p99: sojourn(placement.server.len() as u32)?.p99 })
+                Some(UnloadedLatency { mean, p99: sojourn(placement.server.len() as u32)?.p99 })
             }
         };
         step("stalls");
-        let missed = watch(placement, stop);
+        let missed = measure_gaps(placement, stop);
         let mut rounds = Vec::with_capacity(ROUNDS);
         for round in 0..ROUNDS {
             step("capacity");
             let (service, seed) = (service.clone(), round as u64 + 1);
-            let full = Plan::Closed { connections: clients, outstanding: 1, service, seed, duration: ROUND };
-            rounds.push(closed(placement, served, &full, stop)?);
+            let full = Plan::Closed { connections: clients, outstanding: 1, service, seed, duration: ROUND_DURATION };
+            rounds.push(run_closed_loop(placement, served, &full, stop)?);
         }
         rounds.sort_by(|a, b| a.throughput().total_cmp(&b.throughput()));
         let middle = &rounds[ROUNDS / 2];
         let capacity = Rate(middle.throughput());
         // What a measured service takes has its share of stalls in it, and what it may do is the locks' affair: its machine is
         // one that costs so much per request besides the service that it can do what was measured.
-        let stalls = Stalls::of(&missed).filter(|_| alone.is_none());
+        let stalls = Stalls::from_gaps(&missed).filter(|_| alone.is_none());
         let available = stalls.map_or(1.0, |stalls| stalls.available());
         let busy = Nanos::from_secs_f64(available * placement.server.len() as f64 / capacity.0);
-        let alone = alone.map(|alone| Alone { mean: alone.mean.min(busy), ..alone });
+        let alone = alone.map(|alone| UnloadedLatency { mean: alone.mean.min(busy), ..alone });
         let mean = alone.map_or(service.mean(), |alone| alone.mean);
-        let costs = MessageCosts::of(&middle.counts, busy.saturating_sub(mean));
+        let costs = MessageCosts::from_counts(&middle.counts, busy.saturating_sub(mean));
         let mut shared = || {
             step("deep sockets");
             let deep = Plan::Closed {
                 connections: clients,
-                outstanding: DEEP,
+                outstanding: DEEP_OUTSTANDING,
                 service: service.clone(),
                 seed: 1,
-                duration: ROUND,
+                duration: ROUND_DURATION,
             };
-            let deep = closed(placement, served, &deep, stop)?;
+            let deep = run_closed_loop(placement, served, &deep, stop)?;
             step("answers together");
             let quick = Plan::Closed {
                 connections: clients,
                 outstanding: 1,
-                service: Service::Constant(Nanos(1)),
+                service: ServiceTime::Constant(Nanos(1)),
                 seed: 1,
-                duration: ROUND,
+                duration: ROUND_DURATION,
             };
-            let quick = closed(placement, served, &quick, stop)?;
+            let quick = run_closed_loop(placement, served, &quick, stop)?;
             let busy = Nanos::from_secs_f64(available * placement.server.len() as f64 / deep.throughput());
             let besides = busy.saturating_sub(service.mean());
-            Ok::<_, RealError>(SharedCosts::of(&costs, &deep.counts, besides, &quick.counts))
+            Ok::<_, RealError>(SharedCosts::from_counts(&costs, &deep.counts, besides, &quick.counts))
         };
         // Steps that a measured service has no use for are told all the same: a view counts them.
         let sockets = match alone {
@@ -180,16 +181,16 @@ impl Machine {
                 None
             }
         };
-        Ok(Machine { capacity, rtt, rtt_p99, costs, sockets, stalls, alone })
+        Ok(Machine { capacity, rtt, rtt_p99, costs, sockets, stalls, unloaded: alone })
     }
 }
 
 impl SharedCosts {
     /// Costs that explain a run with [`DEEP`] requests outstanding per client, whose requests cost `besides` besides their service, and
     /// one of answers that need next to no time. `alone` is what a message costs by itself.
-    fn of(alone: &MessageCosts, deep: &Counts, besides: Nanos, quick: &Counts) -> Self {
+    fn from_counts(alone: &MessageCosts, deep: &RequestCounts, besides: Nanos, quick: &RequestCounts) -> Self {
         let per = |ns: u64, events: u64| ns as f64 / events.max(1) as f64;
-        let depth = f64::from(DEEP);
+        let depth = f64::from(DEEP_OUTSTANDING);
         let writes = (deep.writes as f64 / deep.completed.max(1) as f64).min(1.0);
         // What the reads and the writes themselves cost, and the rest of a request.
         let known = alone.spawn.0 as f64 + alone.receive.0 as f64 / depth + alone.send.0 as f64 * writes;
@@ -198,14 +199,14 @@ impl SharedCosts {
         let receive = (reading / (1.0 - 1.0 / depth)).min(left / (1.0 - 1.0 / depth)).min(alone.receive.0 as f64);
         let send = (left - receive * (1.0 - 1.0 / depth)).clamp(0.0, alone.send.0 as f64);
         let together = per(quick.writing_ns, quick.writes).min(alone.send.0 as f64);
-        SharedCosts { receive: Nanos(receive as u64), send: Nanos(send as u64), together: Nanos(together as u64) }
+        SharedCosts { receive: Nanos(receive as u64), send: Nanos(send as u64), batched_write: Nanos(together as u64) }
     }
 }
 
 impl MessageCosts {
     /// Costs as the server has counted them, scaled where need be to `besides`, the known cost of a request besides its
     /// service: the clock that measures the parts goes on while the machine has taken the core away.
-    fn of(counts: &Counts, besides: Nanos) -> Self {
+    fn from_counts(counts: &RequestCounts, besides: Nanos) -> Self {
         let part = |ns: u64, events: u64| ns as f64 / events.max(1) as f64;
         let (receive, send) = (part(counts.reading_ns, counts.received), part(counts.writing_ns, counts.writes));
         let scale = (besides.0 as f64 / (receive + send).max(1.0)).min(1.0);
@@ -217,58 +218,63 @@ impl MessageCosts {
 impl Stalls {
     /// The share of time that is left, 0..=1.
     pub fn available(&self) -> f64 {
-        self.every.0 as f64 / (self.every + self.lasts).0.max(1) as f64
+        self.mean_interval.0 as f64 / (self.mean_interval + self.mean_length).0.max(1) as f64
     }
 
-    fn of(missed: &Missed) -> Option<Self> {
+    fn from_gaps(missed: &ClockGaps) -> Option<Self> {
         if missed.lost == Nanos::ZERO {
             return None;
         }
         // Most stalls are interrupts of some tens of microseconds, most of the lost time lies in a few of milliseconds, and it
         // is those that queues feel. So not the mean stall, but the one that a lost moment lies in, on average; and as
         // often as loses the same time.
-        let lasts = Nanos((missed.squares / u128::from(missed.lost.0)) as u64);
-        let ran = missed.watched.saturating_sub(missed.lost);
+        let lasts = Nanos((missed.sum_of_squares / u128::from(missed.lost.0)) as u64);
+        let ran = missed.duration.saturating_sub(missed.lost);
         let every = Nanos((u128::from(ran.0) * u128::from(lasts.0) / u128::from(missed.lost.0)) as u64);
-        Some(Stalls { every: every.max(Nanos(1_000)), lasts })
+        Some(Stalls { mean_interval: every.max(Nanos(1_000)), mean_length: lasts })
     }
 }
 
 /// Reports of both ends of a closed loop.
-pub(crate) struct Round {
-    recording: Recording,
-    counts: Counts,
+pub(crate) struct ClosedLoopRun {
+    results: RunResults,
+    counts: RequestCounts,
 }
 
-impl Round {
+impl ClosedLoopRun {
     pub(crate) fn throughput(&self) -> f64 {
-        self.recording.report.throughput_per_s
+        self.results.report.throughput_per_s
     }
 }
 
 /// A closed loop on a server of its own, without control. One in which nothing was answered is tried again: other work may have
 /// had the CPUs.
-pub(crate) fn closed(
+pub(crate) fn run_closed_loop(
     placement: &Placement,
-    served: &Served,
+    served: &InProcessService,
     plan: &Plan,
     stop: &AtomicBool,
-) -> Result<Round, RealError> {
+) -> Result<ClosedLoopRun, RealError> {
     for _ in 0..ATTEMPTS {
-        let round = closed_once(placement, served, plan, stop)?;
+        let round = try_closed_loop(placement, served, plan, stop)?;
         if round.throughput() > 0.0 {
             return Ok(round);
         }
     }
-    Err(RealError::Silent)
+    Err(RealError::NoResponses)
 }
 
-fn closed_once(placement: &Placement, served: &Served, plan: &Plan, stop: &AtomicBool) -> Result<Round, RealError> {
+fn try_closed_loop(
+    placement: &Placement,
+    served: &InProcessService,
+    plan: &Plan,
+    stop: &AtomicBool,
+) -> Result<ClosedLoopRun, RealError> {
     // Nothing here depends on the objective.
     let (rtt, slo, params) = (Nanos::from_micros(10), Nanos::from_millis(1), Params::default());
     let server = start(placement, served, (&none::ALGORITHM, &params), (rtt, slo), Budget::UNLIMITED, false)?;
     let config = LoadConfig {
-        ask: served.ask.clone(),
+        ask: served.generator.clone(),
         warmup: Nanos(plan.duration().0 / 4),
         polling: placement.polling(),
         cpu: Some(placement.load),
@@ -283,16 +289,16 @@ fn closed_once(placement: &Placement, served: &Served, plan: &Plan, stop: &Atomi
     }
     let recording = outcome?;
     match recording.report.totals.failed {
-        0 => Ok(Round { recording, counts }),
-        failed => Err(RealError::Failed(failed)),
+        0 => Ok(ClosedLoopRun { results: recording, counts }),
+        failed => Err(RealError::RequestsFailed(failed)),
     }
 }
 
 /// Keeps all CPUs of the placement busy and says what the server's first one misses.
-fn watch(placement: &Placement, stop: &AtomicBool) -> Missed {
+fn measure_gaps(placement: &Placement, stop: &AtomicBool) -> ClockGaps {
     let busy = |cpu: usize| {
         pin(cpu);
-        stalls::watch(WATCH, stop)
+        stalls::measure_gaps(STALL_DURATION, stop)
     };
     std::thread::scope(|scope| {
         let others = placement.server.iter().skip(1).chain((!placement.shared).then_some(&placement.load));
@@ -319,10 +325,16 @@ mod tests {
 
     #[test]
     fn costs_add_up_to_what_a_request_costs() {
-        let counts = Counts { received: 10, reading_ns: 20_000, writes: 20, writing_ns: 100_000, ..Counts::default() };
-        let costs = MessageCosts::of(&counts, Nanos(8_000));
+        let counts = RequestCounts {
+            received: 10,
+            reading_ns: 20_000,
+            writes: 20,
+            writing_ns: 100_000,
+            ..RequestCounts::default()
+        };
+        let costs = MessageCosts::from_counts(&counts, Nanos(8_000));
         assert_eq!((costs.receive, costs.send, costs.spawn), (Nanos(2_000), Nanos(5_000), Nanos(1_000)));
-        let scaled = MessageCosts::of(&counts, Nanos(3_500));
+        let scaled = MessageCosts::from_counts(&counts, Nanos(3_500));
         assert_eq!((scaled.receive, scaled.send, scaled.spawn), (Nanos(1_000), Nanos(2_500), Nanos(0)));
     }
 
@@ -331,28 +343,36 @@ mod tests {
         let alone = MessageCosts { receive: Nanos(2_000), send: Nanos(6_000), spawn: Nanos(500) };
         // Eight requests per read, two answers per write; 300 ns for each further request, 200 for each answer.
         let besides = Nanos(500 + 250 + 3_000 + 262 + 200);
-        let deep = Counts { received: 800, completed: 800, writes: 400, reading_ns: 800 * 512, ..Counts::default() };
-        let quick = Counts { writes: 100, writing_ns: 450_000, ..Counts::default() };
-        let shared = SharedCosts::of(&alone, &deep, besides, &quick);
+        let deep = RequestCounts {
+            received: 800,
+            completed: 800,
+            writes: 400,
+            reading_ns: 800 * 512,
+            ..RequestCounts::default()
+        };
+        let quick = RequestCounts { writes: 100, writing_ns: 450_000, ..RequestCounts::default() };
+        let shared = SharedCosts::from_counts(&alone, &deep, besides, &quick);
         assert!(shared.receive.0.abs_diff(300) <= 2 && shared.send.0.abs_diff(200) <= 4, "{shared:?}");
-        assert_eq!(shared.together, Nanos(4_500));
+        assert_eq!(shared.batched_write, Nanos(4_500));
         // A machine whose moods make the deep run dearer than one by one saves nothing, and no cost is above a message's own.
-        let dear = SharedCosts::of(&alone, &deep, Nanos(60_000), &quick);
+        let dear = SharedCosts::from_counts(&alone, &deep, Nanos(60_000), &quick);
         assert!(dear.receive <= alone.receive && dear.send <= alone.send, "{dear:?}");
-        assert_eq!(SharedCosts::of(&alone, &deep, Nanos(0), &quick).receive, Nanos::ZERO);
+        assert_eq!(SharedCosts::from_counts(&alone, &deep, Nanos(0), &quick).receive, Nanos::ZERO);
     }
 
     #[test]
     fn stalls_are_those_in_which_time_is_lost() {
         // Four of 5 ms.
         let squares = 4 * 5_000_000u128.pow(2);
-        let missed = Missed { watched: Nanos::from_millis(100), lost: Nanos::from_millis(20), squares };
-        let stalls = Stalls::of(&missed).unwrap();
-        assert_eq!(stalls, Stalls { every: Nanos::from_millis(20), lasts: Nanos::from_millis(5) });
+        let missed =
+            ClockGaps { duration: Nanos::from_millis(100), lost: Nanos::from_millis(20), sum_of_squares: squares };
+        let stalls = Stalls::from_gaps(&missed).unwrap();
+        assert_eq!(stalls, Stalls { mean_interval: Nanos::from_millis(20), mean_length: Nanos::from_millis(5) });
         assert!((stalls.available() - 0.8).abs() < 1e-9);
         // A hundred short ones beside them change the share of time, and the length little.
-        let more = Missed { lost: Nanos::from_millis(21), squares: squares + 100 * 10_000u128.pow(2), ..missed };
-        assert!(Stalls::of(&more).unwrap().lasts > Nanos::from_micros(4_700));
-        assert_eq!(Stalls::of(&Missed { lost: Nanos::ZERO, ..missed }), None);
+        let more =
+            ClockGaps { lost: Nanos::from_millis(21), sum_of_squares: squares + 100 * 10_000u128.pow(2), ..missed };
+        assert!(Stalls::from_gaps(&more).unwrap().mean_length > Nanos::from_micros(4_700));
+        assert_eq!(Stalls::from_gaps(&ClockGaps { lost: Nanos::ZERO, ..missed }), None);
     }
 }

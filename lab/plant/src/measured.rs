@@ -5,16 +5,16 @@ use crate::error::RealError;
 use crate::machine::Machine;
 use crate::placement::Placement;
 use crate::plant::{BudgetRule, Plant, PlantError, PlantRun};
-use crate::run::{self, Audience, RunReport, RunSpec, Sample, Snapshot};
+use crate::run::{self, RunReport, RunSpec, ServerObservers, ServerSample, Snapshot};
 use crate::tier::RealTier;
 use leeward_core::budget::Budget;
 use leeward_core::units::{Nanos, Time};
 use leeward_load::LoadReport;
 use leeward_outcome::{FineWindow, RunOutcome, ServerCounts, ServerState, ThreadOutcome, WindowOutcome};
-use leeward_rpc::server::Counts;
-use leeward_services::served::Served;
+use leeward_rpc::server::RequestCounts;
+use leeward_services::backend::InProcessService;
 use leeward_sim::SimConfig;
-use leeward_sim::config::Acquire;
+use leeward_sim::config::LockPolicy;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
@@ -23,18 +23,18 @@ pub const WINDOW: Nanos = Nanos::from_millis(100);
 
 /// This machine, measured, and what it serves.
 #[derive(Clone, Copy, Debug)]
-pub struct Measured<'a> {
+pub struct MeasuredPlant<'a> {
     /// Which CPUs the two ends get.
     pub placement: &'a Placement,
     /// Service of the server.
-    pub served: &'a Served,
+    pub service: &'a InProcessService,
     /// Measured machine that serves it.
     pub machine: &'a Machine,
     /// Watchers of the server of a run.
-    pub audience: Option<&'a Audience>,
+    pub observers: Option<&'a ServerObservers>,
 }
 
-impl Plant for Measured<'_> {
+impl Plant for MeasuredPlant<'_> {
     fn run(
         &self,
         run: &PlantRun<'_>,
@@ -45,10 +45,10 @@ impl Plant for Measured<'_> {
         let config = run.config;
         let tier = config.tier.as_deref().map(|tier| RealTier::new(tier, self.placement, config.slo)).transpose()?;
         let tier = tier.map(Arc::new);
-        let served = tier.clone().map(RealTier::served);
+        let served = tier.clone().map(RealTier::into_service);
         let spec = RunSpec {
             placement: self.placement,
-            served: served.as_ref().unwrap_or(self.served),
+            service: served.as_ref().unwrap_or(self.service),
             budget: self.budget(run),
             algorithm: run.algorithm,
             params: &params,
@@ -60,7 +60,7 @@ impl Plant for Measured<'_> {
             duration: config.duration,
             window: config.window.unwrap_or(WINDOW),
             fine_window: config.fine_window,
-            audience: self.audience,
+            observers: self.observers,
         };
         let report = run::run(&spec, stop, watch)?;
         let threads = tier.and_then(|tier| tier.switch()).map(|switch| ThreadOutcome {
@@ -68,30 +68,30 @@ impl Plant for Measured<'_> {
             switches: switch.counts().switches,
             ..ThreadOutcome::default()
         });
-        Ok(RunOutcome { threads, ..outcome(report, config, self.served.takes_locks())? })
+        Ok(RunOutcome { threads, ..outcome(report, config, self.service.is_lock_bound())? })
     }
 }
 
-impl Measured<'_> {
+impl MeasuredPlant<'_> {
     /// Budget of a request of this run for queues.
     fn budget(&self, run: &PlantRun<'_>) -> Budget {
         match (run.budget, run.config.locks.acquire) {
             // Thesis §2.3.2: what the target leaves of network and service, each as 99 of 100 are.
-            (BudgetRule::OfObjective, _) => {
-                let service = self.machine.alone.map_or(Nanos::ZERO, |alone| alone.p99);
-                Budget::of_target(run.config.slo, self.machine.rtt_p99, service)
+            (BudgetRule::FromObjective, _) => {
+                let service = self.machine.unloaded.map_or(Nanos::ZERO, |alone| alone.p99);
+                Budget::from_target_delay(run.config.slo, self.machine.rtt_p99, service)
             }
-            (BudgetRule::Given, Acquire::UnlessCongested { budget, .. }) => Budget::of(budget),
-            (BudgetRule::Given, _) => Budget::UNLIMITED,
+            (BudgetRule::Configured, LockPolicy::UnlessCongested { budget, .. }) => Budget::new(budget),
+            (BudgetRule::Configured, _) => Budget::UNLIMITED,
         }
     }
 }
 
 /// Joins the reports of both ends of a run.
 fn outcome(report: RunReport, config: &SimConfig, takes_locks: bool) -> Result<RunOutcome, RealError> {
-    let RunReport { load, server: _, samples, locks, cores, after, violations } = report;
+    let RunReport { load, server: _, samples, locks, cores, final_gauges: after, violations } = report;
     let (from, to) = (config.warmup, config.duration);
-    let (first, last) = looks(&samples, from, to).ok_or(RealError::Unobserved)?;
+    let (first, last) = boundary_samples(&samples, from, to).ok_or(RealError::TooShort)?;
     let windows = match config.window {
         Some(length) => windows(&load, &samples, length, to),
         None => Vec::new(),
@@ -102,7 +102,7 @@ fn outcome(report: RunReport, config: &SimConfig, takes_locks: bool) -> Result<R
         counts: load.measured,
         totals: load.totals,
         server: server_counts(&last.counts.since(&first.counts)),
-        takes_locks,
+        uses_locks: takes_locks,
         latency: load.latency,
         reject_delay: load.reject_delay,
         waiting: None,
@@ -112,13 +112,13 @@ fn outcome(report: RunReport, config: &SimConfig, takes_locks: bool) -> Result<R
         violations,
         locks,
         windows,
-        fine: load.fine.into_iter().take_while(inside).collect(),
+        fine_windows: load.fine.into_iter().take_while(inside).collect(),
         gauges: after,
         events: None,
         cores: None,
         failure_delay: None,
         kinds: Vec::new(),
-        late: (!load.adherence.kept).then_some(load.adherence.lateness),
+        lateness: (!load.adherence.kept).then_some(load.adherence.lateness),
         replicas: Vec::new(),
         threads: None,
         graph: None,
@@ -126,33 +126,33 @@ fn outcome(report: RunReport, config: &SimConfig, takes_locks: bool) -> Result<R
 }
 
 /// The looks at the server nearest to the ends of the measured part; `None` if there were not two.
-fn looks(samples: &[Sample], from: Nanos, to: Nanos) -> Option<(&Sample, &Sample)> {
+fn boundary_samples(samples: &[ServerSample], from: Nanos, to: Nanos) -> Option<(&ServerSample, &ServerSample)> {
     let nearest = |at: Nanos| samples.iter().min_by_key(|sample| sample.at.0.abs_diff(at.0));
     let (first, last) = (nearest(from)?, nearest(to)?);
     (first.at < last.at).then_some((first, last))
 }
 
 /// The real server's counters as any server's.
-fn server_counts(counts: &Counts) -> ServerCounts {
+fn server_counts(counts: &RequestCounts) -> ServerCounts {
     ServerCounts {
         received: counts.received,
-        rejected: counts.dropped,
-        refused_at_locks: counts.refused_lock,
+        rejected: counts.rejected,
+        refused_at_locks: counts.rejected_by_lock,
         foreseen: 0,
         rx_messages: counts.received + counts.demands,
-        tx_messages: counts.completed + counts.dropped + counts.credits,
+        tx_messages: counts.completed + counts.rejected + counts.credits,
     }
 }
 
 /// The share of their time that the server's cores had something to do between two looks, 0..=1.
-fn busy_share(first: &Sample, last: &Sample, cores: usize) -> f64 {
+fn busy_share(first: &ServerSample, last: &ServerSample, cores: usize) -> f64 {
     let time = last.at.saturating_sub(first.at).0 as f64 * cores as f64;
     let idle = last.idle.saturating_sub(first.idle).0 as f64;
     if time > 0.0 { (1.0 - idle / time).clamp(0.0, 1.0) } else { 0.0 }
 }
 
 /// The time series up to the run's end: what clients saw, and the look at the server when the window was just over.
-fn windows(load: &LoadReport, samples: &[Sample], length: Nanos, end: Nanos) -> Vec<WindowOutcome> {
+fn windows(load: &LoadReport, samples: &[ServerSample], length: Nanos, end: Nanos) -> Vec<WindowOutcome> {
     let state_after = |over: Time| {
         let after = samples.partition_point(|sample| sample.at.0 < over.0);
         samples.get(after).or(samples.last()).map(|sample| ServerState { gauges: sample.gauges, delay: sample.delay })
@@ -171,12 +171,18 @@ mod tests {
     use super::*;
     use leeward_core::server::Gauges;
 
-    fn sample(at_ms: u64, received: u64, dropped: u64, idle_ms: u64) -> Sample {
-        Sample {
+    fn sample(at_ms: u64, received: u64, dropped: u64, idle_ms: u64) -> ServerSample {
+        ServerSample {
             at: Nanos::from_millis(at_ms),
             gauges: Gauges { credit_pool: Some(at_ms as i64), ..Gauges::default() },
             delay: Nanos(at_ms),
-            counts: Counts { received, dropped, refused_lock: dropped / 2, demands: 1, ..Counts::default() },
+            counts: RequestCounts {
+                received,
+                rejected: dropped,
+                rejected_by_lock: dropped / 2,
+                demands: 1,
+                ..RequestCounts::default()
+            },
             idle: Nanos::from_millis(idle_ms),
         }
     }
@@ -185,12 +191,16 @@ mod tests {
     fn a_server_is_told_of_by_two_looks() {
         let samples =
             [sample(10, 100, 10, 5), sample(21, 300, 30, 10), sample(49, 900, 70, 24), sample(52, 1_000, 80, 25)];
-        let (first, last) = looks(&samples, Nanos::from_millis(20), Nanos::from_millis(50)).unwrap();
+        let (first, last) = boundary_samples(&samples, Nanos::from_millis(20), Nanos::from_millis(50)).unwrap();
         assert_eq!((first.at, last.at), (Nanos::from_millis(21), Nanos::from_millis(49)));
         let counts = server_counts(&last.counts.since(&first.counts));
         assert_eq!((counts.received, counts.rejected, counts.refused_at_locks, counts.rx_messages), (600, 40, 20, 600));
         assert_eq!(busy_share(first, last, 1), 0.5);
-        assert_eq!(looks(&samples[..1], Nanos::from_millis(20), Nanos::from_millis(50)), None, "no zero is made up");
-        assert_eq!(looks(&[], Nanos::ZERO, Nanos(1)), None);
+        assert_eq!(
+            boundary_samples(&samples[..1], Nanos::from_millis(20), Nanos::from_millis(50)),
+            None,
+            "no zero is made up"
+        );
+        assert_eq!(boundary_samples(&[], Nanos::ZERO, Nanos(1)), None);
     }
 }

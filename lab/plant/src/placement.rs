@@ -5,7 +5,7 @@ use crate::error::RealError;
 use leeward_core::units::Nanos;
 use leeward_load::Polling;
 use leeward_rpc::client::Transport;
-use leeward_runtime::Idle;
+use leeward_runtime::IdlePolicy;
 use rustix::thread::{CpuSet, sched_getaffinity};
 
 /// Where the two ends run.
@@ -29,7 +29,7 @@ impl Placement {
     pub fn choose(cores: u32) -> Result<Self, RealError> {
         let set = sched_getaffinity(None).map_err(|error| RealError::Cpus(error.into()))?;
         let cpus: Vec<usize> = (0..CpuSet::MAX_CPU).filter(|cpu| set.is_set(*cpu)).collect();
-        Ok(Self::of(&cpus, cores))
+        Ok(Self::from_cpus(&cpus, cores))
     }
 
     /// Up to `cores` CPUs for the server, and the last of them all for the clients, whether the server has it or not: for
@@ -37,7 +37,7 @@ impl Placement {
     ///
     /// # Errors
     /// The system does not tell.
-    pub fn together(cores: u32) -> Result<Self, RealError> {
+    pub fn choose_shared(cores: u32) -> Result<Self, RealError> {
         let apart = Self::choose(cores)?;
         if apart.shared || apart.server.len() >= cores as usize {
             return Ok(apart);
@@ -46,7 +46,7 @@ impl Placement {
         Ok(Placement { server, shared: true, ..apart })
     }
 
-    fn of(cpus: &[usize], cores: u32) -> Self {
+    fn from_cpus(cpus: &[usize], cores: u32) -> Self {
         let transport = Transport::Tcp;
         match cpus {
             [] => Placement { server: vec![0], load: 0, shared: true, transport },
@@ -61,13 +61,13 @@ impl Placement {
 
     /// The same CPUs, and this transport between the ends.
     #[must_use]
-    pub fn over(self, transport: Transport) -> Self {
+    pub fn with_transport(self, transport: Transport) -> Self {
         Placement { transport, ..self }
     }
 
     /// How an idle core of the server waits: it spins, unless the clients need its CPU.
-    pub(crate) fn idle(&self) -> Idle {
-        if self.shared { Idle::Adaptive(Nanos::from_micros(20)) } else { Idle::Spin }
+    pub(crate) fn idle(&self) -> IdlePolicy {
+        if self.shared { IdlePolicy::Adaptive(Nanos::from_micros(20)) } else { IdlePolicy::Spin }
     }
 
     /// How the clients wait.
@@ -82,7 +82,7 @@ mod tests {
 
     #[test]
     fn the_ends_share_no_cpu_if_there_are_two() {
-        let place = |cpus: &[usize], cores| Placement::of(cpus, cores);
+        let place = |cpus: &[usize], cores| Placement::from_cpus(cpus, cores);
         assert_eq!(
             place(&[0, 1], 10),
             Placement { server: vec![0], load: 1, shared: false, transport: Transport::Tcp }

@@ -3,7 +3,7 @@
 
 use crate::error::RealError;
 use crate::run::Snapshot;
-use leeward_core::params::{ParamError, Params, Raw};
+use leeward_core::params::{ParamError, Params, RawParam};
 use leeward_core::registry::Algorithm;
 use leeward_outcome::RunOutcome;
 use leeward_sim::{SimConfig, SimError};
@@ -15,7 +15,7 @@ pub struct PlantRun<'a> {
     /// The controller.
     pub algorithm: &'a Algorithm,
     /// Its parameters, as written.
-    pub params: &'a [(String, Raw)],
+    pub params: &'a [(String, RawParam)],
     /// Workload, objective, times and seed; for a simulated plant also the machine.
     pub config: &'a SimConfig,
     /// Budget of a request for queues.
@@ -26,10 +26,10 @@ pub struct PlantRun<'a> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BudgetRule {
     /// The budget is written in the way in which locks are acquired, or there is none.
-    Given,
+    Configured,
     /// The budget is what the objective leaves of network and service (thesis §2.3.2): only a plant that measures the
     /// service knows.
-    OfObjective,
+    FromObjective,
 }
 
 /// Something that makes runs.
@@ -61,7 +61,7 @@ pub enum PlantError {
 impl PlantRun<'_> {
     /// The controller's parameters, checked.
     pub(crate) fn checked_params(&self) -> Result<Params, ParamError> {
-        let pairs: Vec<(&str, Raw)> = self.params.iter().map(|(name, raw)| (name.as_str(), raw.clone())).collect();
+        let pairs: Vec<(&str, RawParam)> = self.params.iter().map(|(name, raw)| (name.as_str(), raw.clone())).collect();
         self.algorithm.params(&pairs)
     }
 }

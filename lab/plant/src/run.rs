@@ -1,7 +1,7 @@
 //! A run: a controller at both ends, a workload between them, and the reports of both ends.
 
 use crate::error::RealError;
-use crate::locks::LockWatch;
+use crate::locks::LockSampler;
 use crate::placement::Placement;
 use leeward_core::budget::Budget;
 use leeward_core::params::Params;
@@ -9,12 +9,12 @@ use leeward_core::registry::{Algorithm, Environment};
 use leeward_core::server::Gauges;
 use leeward_core::units::Nanos;
 use leeward_engine::Source;
-use leeward_load::report::{ClientWindow, Ending, LoadReport};
-use leeward_load::{LoadConfig, Plan, Polling, Recording, Schedule};
+use leeward_load::report::{ClientWindow, LoadReport, RunEndReason};
+use leeward_load::{LoadConfig, Plan, Polling, RunResults, Schedule};
 use leeward_outcome::LockOutcome;
 use leeward_rpc::client::Transport;
-use leeward_rpc::server::{Counts, Server};
-use leeward_services::served::{Bottleneck, Served};
+use leeward_rpc::server::{RequestCounts, Server};
+use leeward_services::backend::{Bottleneck, InProcessService};
 use leeward_workload::Workload;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -27,7 +27,7 @@ pub struct RunSpec<'a> {
     /// The two ends' CPUs.
     pub placement: &'a Placement,
     /// Service of the server.
-    pub served: &'a Served,
+    pub service: &'a InProcessService,
     /// Budget of a request for queues; unlimited: no lock refuses it.
     pub budget: Budget,
     /// The controller.
@@ -51,33 +51,33 @@ pub struct RunSpec<'a> {
     /// Length of the fine time series' windows, if there shall be one.
     pub fine_window: Option<Nanos>,
     /// Watchers of the server while it runs.
-    pub audience: Option<&'a Audience>,
+    pub observers: Option<&'a ServerObservers>,
 }
 
 /// Watchers of the server of a run while there is one. Clones are the same.
 #[derive(Clone)]
-pub struct Audience(Arc<Show>);
+pub struct ServerObservers(Arc<ObserverFn>);
 
 /// Everything done with the server of a run.
-type Show = dyn Fn(Option<Arc<dyn Source>>) + Send + Sync;
+type ObserverFn = dyn Fn(Option<Arc<dyn Source>>) + Send + Sync;
 
-impl Audience {
+impl ServerObservers {
     /// `show` is told of each server that has started, and of none when it stops.
     pub fn new(show: impl Fn(Option<Arc<dyn Source>>) + Send + Sync + 'static) -> Self {
-        Audience(Arc::new(show))
+        ServerObservers(Arc::new(show))
     }
 }
 
 /// The same ones, or others.
-impl PartialEq for Audience {
+impl PartialEq for ServerObservers {
     fn eq(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.0, &other.0)
     }
 }
 
-impl Eq for Audience {}
+impl Eq for ServerObservers {}
 
-impl std::fmt::Debug for Audience {
+impl std::fmt::Debug for ServerObservers {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str("Audience")
     }
@@ -85,7 +85,7 @@ impl std::fmt::Debug for Audience {
 
 /// The server at one moment.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Sample {
+pub struct ServerSample {
     /// When, from the start of the run.
     pub at: Nanos,
     /// The controller's state.
@@ -93,7 +93,7 @@ pub struct Sample {
     /// The queueing delay.
     pub delay: Nanos,
     /// Counts of the server so far.
-    pub counts: Counts,
+    pub counts: RequestCounts,
     /// How long its cores have had nothing to do so far, all together.
     pub idle: Nanos,
 }
@@ -102,7 +102,7 @@ pub struct Sample {
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Snapshot {
     /// The server now; also how far the run is.
-    pub server: Sample,
+    pub server: ServerSample,
     /// How long it lasts.
     pub duration: Nanos,
     /// The last window of the time series.
@@ -115,23 +115,23 @@ pub struct RunReport {
     /// Report of the clients.
     pub load: LoadReport,
     /// Counts of the server, whole run.
-    pub server: Counts,
+    pub server: RequestCounts,
     /// The server once per window.
-    pub samples: Vec<Sample>,
+    pub samples: Vec<ServerSample>,
     /// The server's locks in the measured part, those that were waited for longest first.
     pub locks: Vec<LockOutcome>,
     /// The server's cores.
     pub cores: usize,
     /// The controller's state after the last client has gone.
-    pub after: Gauges,
+    pub final_gauges: Gauges,
     /// Books that did not balance, in words; empty unless something is broken.
     pub violations: Vec<String>,
 }
 
 /// How often the server is looked at in the measured part, at least.
-const LOOKS: u64 = 4;
+const MIN_SAMPLES: u64 = 4;
 /// How long a server may take to notice that its clients have gone.
-const PATIENCE: Duration = Duration::from_secs(5);
+const DISCONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Runs `spec` on a server of its own. `watch` is told once per window, on the clients' CPU: it must be quick.
 ///
@@ -139,47 +139,47 @@ const PATIENCE: Duration = Duration::from_secs(5);
 /// See [`RealError`].
 pub fn run(spec: &RunSpec<'_>, stop: &AtomicBool, mut watch: impl FnMut(&Snapshot)) -> Result<RunReport, RealError> {
     let schedule = Schedule::draw(spec.workload, spec.seed, spec.duration)?;
-    allow_clients(schedule.clients())?;
+    raise_socket_limit(schedule.clients())?;
     let admission = (spec.algorithm, spec.params);
-    let is_watched = spec.audience.is_some();
-    let server = start(spec.placement, spec.served, admission, (spec.rtt, spec.slo), spec.budget, is_watched)?;
-    let show = |source| _ = spec.audience.map(|audience| (audience.0)(source));
+    let is_watched = spec.observers.is_some();
+    let server = start(spec.placement, spec.service, admission, (spec.rtt, spec.slo), spec.budget, is_watched)?;
+    let show = |source| _ = spec.observers.map(|audience| (audience.0)(source));
     show(server.source());
     // Short runs are looked at more often than once per window: what the server did in a run is the difference of two looks.
-    let every = spec.window.min(spec.duration.saturating_sub(spec.warmup) / LOOKS).max(Nanos(1));
+    let every = spec.window.min(spec.duration.saturating_sub(spec.warmup) / MIN_SAMPLES).max(Nanos(1));
     let config = LoadConfig {
-        ask: spec.served.ask.clone(),
+        ask: spec.service.generator.clone(),
         budget: spec.budget,
         warmup: spec.warmup,
         window: Some(spec.window),
         fine_window: spec.fine_window,
         progress_every: every,
         // Clients that never sleep would keep the leaves from their CPU for whole slices of the scheduler.
-        polling: if spec.served.bottleneck == Bottleneck::Threads { Polling::Sleep } else { spec.placement.polling() },
+        polling: if spec.service.bottleneck == Bottleneck::Threads { Polling::Sleep } else { spec.placement.polling() },
         cpu: Some(spec.placement.load),
         transport: spec.placement.transport,
         ..LoadConfig::new(address(spec.placement, &server), spec.slo)
     };
     let environment = Environment::new(spec.placement.server.len() as u32, spec.rtt, spec.slo);
     let client = || (spec.algorithm.build_client)(spec.params, &environment);
-    let mut locks = LockWatch::new(spec.warmup, spec.duration, every);
+    let mut locks = LockSampler::new(spec.warmup, spec.duration, every);
     let mut samples = Vec::with_capacity((spec.duration.0 / every.0) as usize + 1);
     let outcome = leeward_load::run(&config, &Plan::Open(schedule), client, stop, |progress| {
         let at = progress.elapsed;
         let (gauges, delay, counts, idle) = (server.gauges(), server.delay(), server.counts(), server.idle());
-        let sample = Sample { at, gauges, delay, counts, idle };
+        let sample = ServerSample { at, gauges, delay, counts, idle };
         if progress.elapsed <= spec.duration {
             samples.push(sample);
         }
-        locks.look(at);
+        locks.sample(at);
         watch(&Snapshot { server: sample, duration: progress.duration, latest: progress.latest });
     });
     show(None);
-    finish(server, outcome, (samples, locks.uses()), spec)
+    finish(server, outcome, (samples, locks.outcomes()), spec)
 }
 
 /// Makes room for both ends of the clients' connections.
-pub(crate) fn allow_clients(clients: u32) -> Result<(), RealError> {
+pub(crate) fn raise_socket_limit(clients: u32) -> Result<(), RealError> {
     let needed = 2 * u64::from(clients);
     let allowed = leeward_load::allow_sockets(needed);
     if allowed < needed { Err(RealError::Sockets { clients, needed, allowed }) } else { Ok(()) }
@@ -188,7 +188,7 @@ pub(crate) fn allow_clients(clients: u32) -> Result<(), RealError> {
 /// A server on its part of the placement, told of the round trip and the objective.
 pub(crate) fn start(
     placement: &Placement,
-    served: &Served,
+    served: &InProcessService,
     (algorithm, params): (&Algorithm, &Params),
     (rtt, slo): (Nanos, Nanos),
     budget: Budget,
@@ -216,29 +216,33 @@ pub(crate) fn address(placement: &Placement, server: &Server) -> SocketAddr {
 /// Stops the server, whatever came of the load, and checks what both ends say.
 fn finish(
     server: Server,
-    outcome: Result<Recording, leeward_load::LoadError>,
-    (samples, locks): (Vec<Sample>, Vec<LockOutcome>),
+    outcome: Result<RunResults, leeward_load::LoadError>,
+    (samples, locks): (Vec<ServerSample>, Vec<LockOutcome>),
     spec: &RunSpec<'_>,
 ) -> Result<RunReport, RealError> {
     let began = Instant::now();
-    while server.counts().connections > 0 && began.elapsed() < PATIENCE {
+    while server.counts().connections > 0 && began.elapsed() < DISCONNECT_TIMEOUT {
         std::thread::sleep(Duration::from_millis(1));
     }
     let (after, counts) = (server.gauges(), server.counts());
     server.stop().map_err(RealError::Core)?;
     let load = outcome?.report;
     match load.ending {
-        Ending::Stopped => return Err(RealError::Cancelled),
-        Ending::Disconnected => return Err(RealError::Disconnected(load.connections.opened)),
+        RunEndReason::Stopped => return Err(RealError::Cancelled),
+        RunEndReason::Disconnected => return Err(RealError::Disconnected(load.connections.opened)),
         _ => {}
     }
     if load.connections.lost > 0 {
         let reasons = load.connections.reasons.keys().map(String::as_str).collect::<Vec<_>>().join("; ");
-        return Err(RealError::Lost { lost: load.connections.lost, of: load.connections.opened, reasons });
+        return Err(RealError::ConnectionsLost {
+            lost: load.connections.lost,
+            opened: load.connections.opened,
+            reasons,
+        });
     }
     // A server without leaves that is told its service times fails only at those that it does not take. Others may fail: that is how a request ends.
-    if load.totals.failed > 0 && spec.served.ask.is_none() && spec.served.bottleneck == Bottleneck::Cores {
-        return Err(RealError::Failed(load.totals.failed));
+    if load.totals.failed > 0 && spec.service.generator.is_none() && spec.service.bottleneck == Bottleneck::Cores {
+        return Err(RealError::RequestsFailed(load.totals.failed));
     }
     let mut violations = load.violations.clone();
     let mut check = |holds: bool, words: String| {
@@ -249,12 +253,12 @@ fn finish(
     check(counts.connections == 0, format!("{} connections are left when all clients have gone", counts.connections));
     let issued = after.credits_issued.unwrap_or(0);
     check(issued == 0, format!("{issued} credits are issued when all clients have gone"));
-    let ended = counts.completed + counts.dropped + counts.abandoned;
+    let ended = counts.completed + counts.rejected + counts.abandoned;
     check(counts.received == ended, format!("{} requests received, {ended} ended: {counts:?}", counts.received));
     let answered = load.totals.completed + load.totals.timed_out + load.totals.failed;
     check(answered <= counts.completed, format!("{answered} answers came of {} sent", counts.completed));
     let cores = spec.placement.server.len();
-    Ok(RunReport { load, server: counts, samples, locks, cores, after, violations })
+    Ok(RunReport { load, server: counts, samples, locks, cores, final_gauges: after, violations })
 }
 
 #[cfg(test)]
@@ -263,8 +267,8 @@ mod tests {
 
     #[test]
     fn more_clients_than_files_are_refused_in_words() {
-        assert!(allow_clients(1).is_ok());
-        let refused = allow_clients(u32::MAX).unwrap_err();
+        assert!(raise_socket_limit(1).is_ok());
+        let refused = raise_socket_limit(u32::MAX).unwrap_err();
         assert!(refused.is_input() && refused.to_string().contains("ulimit -n"), "{refused}");
     }
 }

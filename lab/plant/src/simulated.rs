@@ -8,9 +8,9 @@ use std::sync::atomic::AtomicBool;
 
 /// The discrete-event simulator. A run is over before anybody could watch it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Simulated;
+pub struct SimulatedPlant;
 
-impl Plant for Simulated {
+impl Plant for SimulatedPlant {
     fn run(
         &self,
         run: &PlantRun<'_>,
@@ -18,7 +18,7 @@ impl Plant for Simulated {
         _watch: &mut dyn FnMut(&Snapshot),
     ) -> Result<RunOutcome, PlantError> {
         // Where requests take no locks, nothing asks for their budget.
-        if run.budget == BudgetRule::OfObjective && !run.config.application.is_plain() {
+        if run.budget == BudgetRule::FromObjective && !run.config.application.is_plain() {
             return Err(
                 SimError::Config("a budget that follows from a measured service has to be measured".into()).into()
             );
@@ -31,28 +31,32 @@ impl Plant for Simulated {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use leeward_core::params::Raw;
+    use leeward_core::params::RawParam;
     use leeward_core::units::Nanos;
     use leeward_sim::SimConfig;
     use leeward_sim::config::Application;
-    use leeward_workload::Service;
+    use leeward_workload::ServiceTime;
 
-    fn run(application: Application, params: &[(String, Raw)], budget: BudgetRule) -> Result<RunOutcome, PlantError> {
+    fn run(
+        application: Application,
+        params: &[(String, RawParam)],
+        budget: BudgetRule,
+    ) -> Result<RunOutcome, PlantError> {
         let registry = leeward_controllers::builtin();
         let config = SimConfig {
             application,
             warmup: Nanos::from_millis(2),
             duration: Nanos::from_millis(4),
-            ..SimConfig::testbed(Service::Exponential(Nanos::from_micros(10)), 0.5)
+            ..SimConfig::testbed(ServiceTime::Exponential(Nanos::from_micros(10)), 0.5)
         };
         let run = PlantRun { algorithm: registry.find("breakwater").unwrap(), params, config: &config, budget };
-        Simulated.run(&run, &AtomicBool::new(false), &mut |_| {})
+        SimulatedPlant.run(&run, &AtomicBool::new(false), &mut |_| {})
     }
 
     #[test]
     fn a_run_is_what_the_simulator_says() {
-        let outcome = run(Application::default(), &[], BudgetRule::Given).unwrap();
-        assert!(outcome.totals.balance() && outcome.counts.completed > 0, "{:?}", outcome.totals);
+        let outcome = run(Application::default(), &[], BudgetRule::Configured).unwrap();
+        assert!(outcome.totals.is_balanced() && outcome.counts.completed > 0, "{:?}", outcome.totals);
         assert!(outcome.waiting.is_some() && outcome.events.is_some() && outcome.locks.is_empty());
     }
 
@@ -62,25 +66,25 @@ mod tests {
         // Minutes, if nobody stopped it.
         let config = SimConfig {
             duration: Nanos::from_millis(1_000_000),
-            ..SimConfig::testbed(Service::Exponential(Nanos::from_micros(10)), 0.5)
+            ..SimConfig::testbed(ServiceTime::Exponential(Nanos::from_micros(10)), 0.5)
         };
         let run = PlantRun {
             algorithm: registry.find("breakwater").unwrap(),
             params: &[],
             config: &config,
-            budget: BudgetRule::Given,
+            budget: BudgetRule::Configured,
         };
-        let stopped = Simulated.run(&run, &AtomicBool::new(true), &mut |_| {});
+        let stopped = SimulatedPlant.run(&run, &AtomicBool::new(true), &mut |_| {});
         assert!(matches!(stopped, Err(PlantError::Simulated(SimError::Stopped))), "{stopped:?}");
     }
 
     #[test]
     fn what_can_not_be_simulated_is_refused() {
-        let derived = |application| run(application, &[], BudgetRule::OfObjective);
+        let derived = |application| run(application, &[], BudgetRule::FromObjective);
         assert!(matches!(derived(Application::one_lock(1.0, 0.5)), Err(PlantError::Simulated(SimError::Config(_)))));
         assert!(derived(Application::default()).is_ok());
-        let wrong = [("no such parameter".to_string(), Raw::Integer(1))];
-        let refused = run(Application::default(), &wrong, BudgetRule::Given);
+        let wrong = [("no such parameter".to_string(), RawParam::Integer(1))];
+        let refused = run(Application::default(), &wrong, BudgetRule::Configured);
         assert!(matches!(refused, Err(PlantError::Simulated(SimError::Params(_)))));
     }
 }

@@ -9,29 +9,29 @@ const GAP: Nanos = Nanos::from_micros(20);
 
 /// Time that was missed.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub(crate) struct Missed {
-    pub(crate) watched: Nanos,
+pub(crate) struct ClockGaps {
+    pub(crate) duration: Nanos,
     pub(crate) lost: Nanos,
     /// Sum of the squares of the gaps, ns².
-    pub(crate) squares: u128,
+    pub(crate) sum_of_squares: u128,
 }
 
 /// Watches the clock on the calling thread's CPU for `span`, or until told to stop.
-pub(crate) fn watch(span: Nanos, stop: &AtomicBool) -> Missed {
+pub(crate) fn measure_gaps(span: Nanos, stop: &AtomicBool) -> ClockGaps {
     let clock = Clock::start();
     let begin = clock.now();
-    let mut found = Missed::default();
+    let mut found = ClockGaps::default();
     let mut last: Time = begin;
     while last.since(begin) < span && !stop.load(Ordering::Relaxed) {
         let now = clock.now();
         let gap = now.since(last);
         if gap >= GAP {
             found.lost += gap;
-            found.squares += u128::from(gap.0).pow(2);
+            found.sum_of_squares += u128::from(gap.0).pow(2);
         }
         last = now;
     }
-    found.watched = last.since(begin);
+    found.duration = last.since(begin);
     found
 }
 
@@ -41,9 +41,9 @@ mod tests {
 
     #[test]
     fn what_is_missed_is_part_of_what_is_watched() {
-        let found = watch(Nanos::from_millis(5), &AtomicBool::new(false));
-        assert!(found.watched >= Nanos::from_millis(5) && found.lost <= found.watched);
-        assert!(found.squares >= u128::from(found.lost.0) * u128::from(GAP.0));
-        assert_eq!(watch(Nanos::from_secs(1), &AtomicBool::new(true)).lost, Nanos::ZERO);
+        let found = measure_gaps(Nanos::from_millis(5), &AtomicBool::new(false));
+        assert!(found.duration >= Nanos::from_millis(5) && found.lost <= found.duration);
+        assert!(found.sum_of_squares >= u128::from(found.lost.0) * u128::from(GAP.0));
+        assert_eq!(measure_gaps(Nanos::from_secs(1), &AtomicBool::new(true)).lost, Nanos::ZERO);
     }
 }

@@ -7,16 +7,18 @@ use crate::placement::Placement;
 use leeward_core::server::Gauges;
 use leeward_core::units::Nanos;
 use leeward_engine::statistics::Statistics;
-use leeward_engine::{Running, Server as Port, Source};
-use leeward_rpc::server::{Builder, Counts, Failed, Inherited, Request, Server, ServerError};
-use leeward_rpc::tier::{Calls, Enough, LeafId, Leaves, Links, MidTier, Options, Replies, Reply, Step, Switch};
+use leeward_engine::{RunningServer, Server as Port, Source};
+use leeward_rpc::server::{Builder, HandlerError, InheritedListener, Request, RequestCounts, Server, ServerError};
+use leeward_rpc::tier::{
+    Calls, GatherCondition, LeafId, Leaves, Links, MidTier, Options, Replies, Reply, Step, Switch,
+};
 use leeward_rpc::wire::Method;
-use leeward_runtime::{Clock, CoreUsage, Idle};
-use leeward_services::served::{Backend, Bottleneck, Served};
+use leeward_runtime::{Clock, CoreUsage, IdlePolicy};
+use leeward_services::backend::{Backend, Bottleneck, InProcessService};
 use leeward_services::wait::WaitBackend;
-use leeward_sim::threads::model::{Ask, Sharing, Tails, Tier as Model};
+use leeward_sim::threads::model::{LeafSelection, Sharing, TailModel, Tier as Model};
 use leeward_threading::{ThreadEnvironment, registry};
-use leeward_workload::Service;
+use leeward_workload::ServiceTime;
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use socket2::{Domain, Socket, Type};
 use std::io;
@@ -25,10 +27,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// A span of CPU time that a request may ask for, at most: a mistake in units should not take a CPU away for good.
-const LONGEST: Nanos = Nanos::from_secs(1);
+const MAX_SERVICE_TIME: Nanos = Nanos::from_secs(1);
 
 /// Every address of this machine, and any port.
-const ANYWHERE: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0);
+const ANY_ADDRESS: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0);
 
 /// Connections that may wait to be accepted: each thread of a tier makes one to each leaf.
 const BACKLOG: i32 = 1_024;
@@ -57,7 +59,7 @@ impl RealTier {
         if model.gather == leeward_sim::threads::model::Gather::ForkJoin {
             return refused("`gather = \"fork-join\"`; accepted: `own`, the only one that a real tier has");
         }
-        if model.leaves.tails != Tails::default() {
+        if model.leaves.tails != TailModel::default() {
             return refused(
                 "leaves with `copies`, `slow` or `drops_after`; accepted: none of these, a real tier's leaves here answer once and in time",
             );
@@ -71,8 +73,8 @@ impl RealTier {
     }
 
     /// Both ends for a run: requests carry the CPU time that is drawn for what comes before the calls.
-    pub fn served(self: Arc<Self>) -> Served {
-        Served { backend: self, ask: None, words: None, bottleneck: Bottleneck::Threads }
+    pub fn into_service(self: Arc<Self>) -> InProcessService {
+        InProcessService { backend: self, generator: None, description: None, bottleneck: Bottleneck::Threads }
     }
 
     /// The switch of the tier that was started last.
@@ -81,16 +83,21 @@ impl RealTier {
     }
 
     /// The tier by itself, whose leaves are under way.
-    fn start_asking(&self, builder: Builder, address: &str, leaves: &Server) -> Result<Server, ServerError> {
+    fn start_tier(&self, builder: Builder, address: &str, leaves: &Server) -> Result<Server, ServerError> {
         let model = &self.model.leaves;
         let links = if self.model.links == Sharing::Shared { Links::Shared } else { Links::Sharded };
-        let addresses = (1..=model.count).map(|leaf| address_of(leaves, leaf).to_string());
-        let leaves = Leaves::resolve(addresses).map_err(failed)?.links(links);
-        let service =
-            Fan { clock: Clock::start(), ask: model.ask, resume: self.model.resume, drawn: AtomicU64::new(1) };
+        let addresses = (1..=model.count).map(|leaf| leaf_address(leaves, leaf).to_string());
+        let leaves = Leaves::resolve(addresses).map_err(server_error)?.links(links);
+        let service = FanOutService {
+            clock: Clock::start(),
+            selection: model.selection,
+            resume: self.model.resume,
+            rng_state: AtomicU64::new(1),
+        };
         let options = self.options(leaves)?;
-        let started = on(&self.placement.server, || builder.cpus(Vec::new()).start_tier(address, options, service));
-        let tier = started.map_err(failed)?;
+        let started =
+            with_affinity(&self.placement.server, || builder.cpus(Vec::new()).start_tier(address, options, service));
+        let tier = started.map_err(server_error)?;
         *self.switch.lock().unwrap_or_else(PoisonError::into_inner) = Some(tier.switch().clone());
         Ok(tier.into_server())
     }
@@ -99,16 +106,16 @@ impl RealTier {
         let cpus = self.placement.server.len() as u16;
         let Some(policy) = &self.model.policy else { return Ok(Options::new(leaves, self.model.threading)) };
         let environment = ThreadEnvironment::new(policy.curves.clone(), self.model.threading, cpus).with_slo(self.slo);
-        let spec = registry::find(&policy.name).map_err(failed)?;
-        Ok(Options::governed(leaves, spec.build(&policy.params, &environment)?, cpus))
+        let spec = registry::find(&policy.name).map_err(server_error)?;
+        Ok(Options::with_policy(leaves, spec.build(&policy.params, &environment)?, cpus))
     }
 }
 
 impl Backend for RealTier {
     fn start(&self, builder: Builder, address: &str) -> Result<Server, ServerError> {
-        let leaves = waiting(&self.model.leaves.service, self.placement.load)?;
-        match self.start_asking(builder, address, &leaves) {
-            Ok(tier) => Ok(Port::of(WithLeaves { tier, leaves }).into()),
+        let leaves = start_waiting_leaves(&self.model.leaves.service, self.placement.load)?;
+        match self.start_tier(builder, address, &leaves) {
+            Ok(tier) => Ok(Port::of(TierWithLeaves { tier, leaves }).into()),
             Err(error) => {
                 // Its end tells nobody more than the tier's failure does.
                 let _ = leaves.stop();
@@ -119,36 +126,36 @@ impl Backend for RealTier {
 }
 
 /// The failure of a part of a tier, as a server's.
-fn failed(error: impl std::fmt::Display) -> ServerError {
+fn server_error(error: impl std::fmt::Display) -> ServerError {
     ServerError::Cores(io::Error::other(error.to_string()))
 }
 
 /// Leaves that wait, all of them by one thread on this CPU: with a thread for each, what a call costs there would be wake-ups.
-pub(crate) fn waiting(times: &Service, cpu: usize) -> Result<Server, ServerError> {
+pub(crate) fn start_waiting_leaves(times: &ServiceTime, cpu: usize) -> Result<Server, ServerError> {
     let waiting = WaitBackend { times: times.clone() };
-    let socket = Inherited::new(on_loopback().map_err(ServerError::Cores)?);
-    waiting.start(Server::builder().idle(Idle::Block).cpus(vec![cpu]).inherited(socket), &ANYWHERE.to_string())
+    let socket = InheritedListener::new(bind_loopback().map_err(ServerError::Cores)?);
+    waiting.start(Server::builder().idle(IdlePolicy::Block).cpus(vec![cpu]).inherited(socket), &ANY_ADDRESS.to_string())
 }
 
 /// A socket that listens at every address of this machine, and to this machine alone.
-fn on_loopback() -> io::Result<TcpListener> {
+fn bind_loopback() -> io::Result<TcpListener> {
     let socket = Socket::new(Domain::IPV4, Type::STREAM, None)?;
     socket.bind_device(Some(b"lo"))?;
-    socket.bind(&ANYWHERE.into())?;
+    socket.bind(&ANY_ADDRESS.into())?;
     socket.listen(BACKLOG)?;
     Ok(socket.into())
 }
 
 /// Where the leaf of this number, from 1, is found: every address of the loopback network is this machine's.
-fn address_of(server: &Server, leaf: u16) -> SocketAddr {
+fn leaf_address(server: &Server, leaf: u16) -> SocketAddr {
     let [high, low] = leaf.to_be_bytes();
     SocketAddr::from(([127, 0, high, low], server.address().port()))
 }
 
 /// Starts a crew on these CPUs. Threads inherit the CPUs of whoever starts them: all of the crew may run on any.
-pub(crate) fn on<T>(cpus: &[usize], start: impl FnOnce() -> T) -> T {
+pub(crate) fn with_affinity<T>(cpus: &[usize], start: impl FnOnce() -> T) -> T {
     let before = sched_getaffinity(None).ok();
-    allow(cpus);
+    set_affinity(cpus);
     let started = start();
     if let Some(before) = before {
         let _ = sched_setaffinity(None, &before);
@@ -156,7 +163,7 @@ pub(crate) fn on<T>(cpus: &[usize], start: impl FnOnce() -> T) -> T {
     started
 }
 
-fn allow(cpus: &[usize]) {
+fn set_affinity(cpus: &[usize]) {
     let mut set = CpuSet::new();
     cpus.iter().filter(|cpu| **cpu < CpuSet::MAX_CPU).for_each(|cpu| set.set(*cpu));
     // Where that is not allowed the threads run wherever the system puts them.
@@ -164,17 +171,17 @@ fn allow(cpus: &[usize]) {
 }
 
 /// A tier whose leaves end with it.
-struct WithLeaves {
+struct TierWithLeaves {
     tier: Server,
     leaves: Server,
 }
 
-impl Running for WithLeaves {
+impl RunningServer for TierWithLeaves {
     fn address(&self) -> SocketAddr {
         self.tier.address()
     }
 
-    fn counts(&self) -> Counts {
+    fn counts(&self) -> RequestCounts {
         self.tier.counts()
     }
 
@@ -206,8 +213,8 @@ impl Running for WithLeaves {
         self.tier.has_failed() || self.leaves.has_failed()
     }
 
-    fn stop(self: Box<Self>) -> io::Result<Counts> {
-        let WithLeaves { tier, leaves } = *self;
+    fn stop(self: Box<Self>) -> io::Result<RequestCounts> {
+        let TierWithLeaves { tier, leaves } = *self;
         let counts = tier.stop();
         leaves.stop()?;
         counts
@@ -215,15 +222,15 @@ impl Running for WithLeaves {
 }
 
 /// The tier's service: it computes for as long as the request says, asks leaves, and computes again.
-struct Fan {
+struct FanOutService {
     clock: Clock,
-    ask: Ask,
+    selection: LeafSelection,
     resume: Nanos,
     /// Where the choice of leaves is.
-    drawn: AtomicU64,
+    rng_state: AtomicU64,
 }
 
-impl Fan {
+impl FanOutService {
     fn spin(&self, span: Nanos) {
         let began = self.clock.now();
         while self.clock.now().since(began) < span {
@@ -231,29 +238,29 @@ impl Fan {
         }
     }
 
-    fn bits(&self) -> u64 {
+    fn random_bits(&self) -> u64 {
         // SplitMix64: any seed will do.
-        let state = self.drawn.fetch_add(0x9E37_79B9_7F4A_7C15, Ordering::Relaxed);
+        let state = self.rng_state.fetch_add(0x9E37_79B9_7F4A_7C15, Ordering::Relaxed);
         let mixed = (state ^ (state >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
         let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
         mixed ^ (mixed >> 31)
     }
 
     /// First leaf and how many from there on.
-    fn asked(&self, leaves: usize) -> (usize, usize) {
-        match self.ask {
-            Ask::All => (0, leaves),
-            Ask::Hash { replicas, writes } => {
-                let bits = self.bits();
+    fn select_leaves(&self, leaves: usize) -> (usize, usize) {
+        match self.selection {
+            LeafSelection::All => (0, leaves),
+            LeafSelection::Hash { replicas, writes } => {
+                let bits = self.random_bits();
                 let is_write = ((bits >> 11) as f64 / (1u64 << 53) as f64) < writes;
-                let first = (self.bits() % leaves.max(1) as u64) as usize;
+                let first = (self.random_bits() % leaves.max(1) as u64) as usize;
                 (first, if is_write { usize::from(replicas).min(leaves) } else { 1 })
             }
         }
     }
 }
 
-impl MidTier for Fan {
+impl MidTier for FanOutService {
     type State = ();
 
     fn begin(
@@ -262,24 +269,30 @@ impl MidTier for Fan {
         (): &mut (),
         calls: &mut Calls<'_>,
         _: &mut Vec<u8>,
-    ) -> Result<Step, Failed> {
+    ) -> Result<Step, HandlerError> {
         let span = request.payload.first_chunk::<8>().map_or(Nanos::ZERO, |bytes| Nanos(u64::from_le_bytes(*bytes)));
-        if span > LONGEST {
-            return Err(Failed::Because(format!("a service time of {span}; accepted: up to {LONGEST}")));
+        if span > MAX_SERVICE_TIME {
+            return Err(HandlerError::Message(format!("a service time of {span}; accepted: up to {MAX_SERVICE_TIME}")));
         }
         self.spin(span);
         let leaves = calls.leaves().count();
-        let (first, count) = self.asked(leaves);
+        let (first, count) = self.select_leaves(leaves);
         for step in 0..count {
             let leaf = LeafId(((first + step) % leaves.max(1)) as u16);
             calls.call(leaf, Method(0), |bytes| bytes.extend_from_slice(request.payload));
         }
-        Ok(Step::Gather(Enough::All))
+        Ok(Step::Gather(GatherCondition::All))
     }
 
-    fn resume(&self, (): &mut (), came: &Replies<'_>, _: &mut Calls<'_>, _: &mut Vec<u8>) -> Result<Step, Failed> {
+    fn resume(
+        &self,
+        (): &mut (),
+        came: &Replies<'_>,
+        _: &mut Calls<'_>,
+        _: &mut Vec<u8>,
+    ) -> Result<Step, HandlerError> {
         if came.iter().any(|reply| !matches!(reply, Reply::Result(_))) {
-            return Err(Failed::Because("a leaf has not answered".into()));
+            return Err(HandlerError::Message("a leaf has not answered".into()));
         }
         self.spin(self.resume);
         Ok(Step::Done)
@@ -299,16 +312,16 @@ mod tests {
     use std::sync::atomic::AtomicBool;
 
     fn model(threading: &str) -> Model {
-        let service = Service::Constant(Nanos::from_micros(50));
+        let service = ServiceTime::Constant(Nanos::from_micros(50));
         let leaves = LeavesModel {
             count: 3,
-            ask: Ask::All,
+            selection: LeafSelection::All,
             service,
             servers: 1,
             per_call: Nanos::ZERO,
             host_call: Nanos::ZERO,
             rtt: Nanos::ZERO,
-            tails: Tails::default(),
+            tails: TailModel::default(),
         };
         Model {
             cpus: 1,
@@ -327,19 +340,21 @@ mod tests {
     fn a_tier_and_its_leaves_are_run_as_any_server() {
         let placement = Placement::choose(1).unwrap();
         for threading in ["SIB2", "ADB1-1-1", "CORE1"] {
-            let served =
-                RealTier::new(&model(threading), &placement, Nanos::from_millis(1)).map(Arc::new).unwrap().served();
+            let served = RealTier::new(&model(threading), &placement, Nanos::from_millis(1))
+                .map(Arc::new)
+                .unwrap()
+                .into_service();
             let (warmup, duration) = (Nanos::from_millis(100), Nanos::from_millis(600));
             let workload = leeward_workload::Workload {
                 clients: 2,
                 arrivals: leeward_workload::Arrivals::Constant,
                 shares: leeward_workload::Shares::Equal,
                 demand: vec![Segment { from: Nanos::ZERO, rate: Rate(200.0) }],
-                service: Service::Constant(Nanos(1)),
+                service: ServiceTime::Constant(Nanos(1)),
             };
             let spec = RunSpec {
                 placement: &placement,
-                served: &served,
+                service: &served,
                 budget: Budget::UNLIMITED,
                 algorithm: &none::ALGORITHM,
                 params: &Params::default(),
@@ -351,11 +366,11 @@ mod tests {
                 duration,
                 window: Nanos::from_millis(100),
                 fine_window: None,
-                audience: None,
+                observers: None,
             };
             let report = run(&spec, &AtomicBool::new(false), |_| ()).unwrap();
             assert_eq!(report.violations, Vec::<String>::new(), "{threading}");
-            assert!(report.server.completed > 0 && report.server.dropped == 0, "{threading}: {:?}", report.server);
+            assert!(report.server.completed > 0 && report.server.rejected == 0, "{threading}: {:?}", report.server);
         }
     }
 

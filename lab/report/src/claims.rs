@@ -6,7 +6,7 @@ use maud::{Markup, html};
 /// The summary and the table; nothing where a scenario claims nothing.
 pub(crate) fn section(results: &Results) -> Markup {
     let claims = &results.claims;
-    let (heading, expected) = if results.claims_are_ours() {
+    let (heading, expected) = if results.has_own_claims() {
         ("What we expect, what we measured", "Expected")
     } else {
         ("What the paper says, what we measured", "Paper")
@@ -32,18 +32,18 @@ fn row(claim: &Claim, expected: &str) -> Markup {
         tr id=(format!("claim-{}", claim.id)) {
             td.verdict { (badge(claim.verdict)) }
             th scope="row" {
-                (unbroken(&claim.text))
+                (non_breaking(&claim.text))
                 @if !claim.note.is_empty() { p.note { (claim.note) } }
             }
-            td data-name=(expected) { (unbroken(&claim.paper)) }
-            td.measured[claim.verdict != Verdict::NotApplicable] data-name="Measured" { (unbroken(&claim.measured)) }
-            td data-name="Accepted" { (unbroken(&claim.accepted)) }
+            td data-name=(expected) { (non_breaking(&claim.paper)) }
+            td.measured[claim.verdict != Verdict::NotApplicable] data-name="Measured" { (non_breaking(&claim.measured)) }
+            td data-name="Accepted" { (non_breaking(&claim.accepted)) }
         }
     }
 }
 
 /// Keeps a unit on the line of its number.
-pub(crate) fn unbroken(text: &str) -> String {
+pub(crate) fn non_breaking(text: &str) -> String {
     let units = ["%", "×", "x", "µs", "us", "ms", "s", "k/s", "M/s"];
     let mut out = String::new();
     for (index, word) in text.split(' ').enumerate() {

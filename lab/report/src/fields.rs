@@ -13,19 +13,19 @@ pub(crate) struct Unit {
 }
 
 /// Quantities as people read them.
-pub(crate) trait Shown: Copy {
+pub(crate) trait QuantityFormat: Copy {
     /// The unit in which a value as large as `max` reads well.
     fn unit(self, max: f64) -> Unit;
 
     /// Shows a value with its unit and no idle zeros, such as `801 k/s`.
-    fn show(self, value: f64) -> String {
+    fn format(self, value: f64) -> String {
         let unit = self.unit(value.abs());
         let value = short(value * unit.factor);
         if unit.suffix.is_empty() { value } else { format!("{value} {}", unit.suffix) }
     }
 }
 
-impl Shown for Quantity {
+impl QuantityFormat for Quantity {
     fn unit(self, max: f64) -> Unit {
         let (factor, suffix) = match self {
             Quantity::Requests if max < 1e3 => (1.0, "req/s"),
@@ -56,15 +56,15 @@ pub(crate) struct Field {
 impl Field {
     /// Looks up `key`. One that is not declared is named after its key and takes its unit from the key's last part: results
     /// may be newer than this version.
-    pub(crate) fn of(key: &str) -> Field {
+    pub(crate) fn lookup(key: &str) -> Field {
         match table::column(key) {
             Some(column) => Field { name: column.heading.into(), quantity: column.quantity },
-            None => Field { name: sentence(key), quantity: by_unit(key) },
+            None => Field { name: title_of_key(key), quantity: quantity_of_key(key) },
         }
     }
 }
 
-fn by_unit(key: &str) -> Quantity {
+fn quantity_of_key(key: &str) -> Quantity {
     match key {
         _ if key.ends_with("_rps") => Quantity::Requests,
         _ if key.ends_with("_mps") => Quantity::Messages,
@@ -75,7 +75,7 @@ fn by_unit(key: &str) -> Quantity {
     }
 }
 
-fn sentence(key: &str) -> String {
+fn title_of_key(key: &str) -> String {
     let words = key.replace('_', " ");
     let mut letters = words.chars();
     letters.next().map(|first| first.to_uppercase().chain(letters).collect()).unwrap_or_default()
@@ -147,7 +147,8 @@ mod tests {
 
     #[test]
     fn values_carry_the_unit_that_reads_well() {
-        let check = |key: &str, value: f64, expected: &str| assert_eq!(Field::of(key).quantity.show(value), expected);
+        let check =
+            |key: &str, value: f64, expected: &str| assert_eq!(Field::lookup(key).quantity.format(value), expected);
         check("goodput_rps", 801_000.0, "801 k/s");
         check("p99_us", 180.0, "180 µs");
         check("p99_us", 300_000.0, "300 ms");

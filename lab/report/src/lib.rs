@@ -22,7 +22,7 @@ mod strip;
 mod tables;
 mod verdicts;
 
-pub use palette::{VariantLook, looks, spare_colors};
+pub use palette::{VariantStyle, extra_colors, variant_styles};
 
 use leeward_outcome::results::Results;
 use leeward_outcome::verdicts::{FigureNote, Verdicts};

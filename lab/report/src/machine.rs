@@ -1,15 +1,15 @@
 //! The machine of real runs, and how well the simulator, told of it, predicted them. Nothing for simulated results.
 
-use leeward_outcome::results::{Machine, Point, Results};
+use leeward_outcome::results::{Machine, PointRow, Results};
 use maud::{Markup, html};
 
 use crate::fields::{grouped, number};
 use crate::palette::Palette;
 
 /// A prediction this close counts as right.
-const CLOSE: f64 = 0.1;
+const TOLERANCE: f64 = 0.1;
 /// Below this share of the capacity goodput is next to nothing, and errors in per cent of it say nothing.
-const NOTHING: f64 = 0.02;
+const NEGLIGIBLE: f64 = 0.02;
 
 /// Measurements of the machine before the runs.
 pub(crate) fn machines(results: &Results) -> Markup {
@@ -61,9 +61,9 @@ fn row(machine: &Machine) -> Markup {
 
 /// Predicted and measured goodput, by variant and workload: medians over seeds.
 pub(crate) fn predictions(results: &Results, palette: &Palette) -> Markup {
-    let compared = compared(&results.points);
+    let compared = compare(&results.points);
     let errors = || compared.iter().filter_map(|one| one.error);
-    let close = errors().filter(|error| error.abs() <= CLOSE).count();
+    let close = errors().filter(|error| error.abs() <= TOLERANCE).count();
     html! {
         @if !compared.is_empty() {
             section {
@@ -92,7 +92,7 @@ pub(crate) fn predictions(results: &Results, palette: &Palette) -> Markup {
                                 @let point = one.point;
                                 @let starts = index > 0 && point.run.label != compared[index - 1].point.run.label;
                                 tr.starts[starts] {
-                                    th scope="row" { i.dot.(palette.look("label", &point.run.label, 0).class()) {} (point.run.label) }
+                                    th scope="row" { i.dot.(palette.style("label", &point.run.label, 0).class()) {} (point.run.label) }
                                     td { (point.workload.service) }
                                     td { (grouped(f64::from(point.workload.clients), 0)) }
                                     td { (number(point.workload.demand_ratio)) }
@@ -111,28 +111,28 @@ pub(crate) fn predictions(results: &Results, palette: &Palette) -> Markup {
 }
 
 /// A variant under one workload.
-struct Compared<'a> {
-    point: &'a Point,
+struct Comparison<'a> {
+    point: &'a PointRow,
     measured: f64,
     predicted: f64,
     /// Over what was measured; nothing where both are next to nothing.
     error: Option<f64>,
 }
 
-impl Compared<'_> {
+impl Comparison<'_> {
     fn verdict(&self) -> &'static str {
         match self.error {
             None => "next to nothing, as predicted",
-            Some(error) if error.abs() <= CLOSE => "yes",
+            Some(error) if error.abs() <= TOLERANCE => "yes",
             Some(_) => "no",
         }
     }
 }
 
-fn compared(points: &[Point]) -> Vec<Compared<'_>> {
-    let mut groups: Vec<Vec<&Point>> = Vec::new();
-    let same = |a: &Point, b: &Point| {
-        let of = |point: &Point| (point.workload.clients, point.workload.demand_rps.to_bits());
+fn compare(points: &[PointRow]) -> Vec<Comparison<'_>> {
+    let mut groups: Vec<Vec<&PointRow>> = Vec::new();
+    let same = |a: &PointRow, b: &PointRow| {
+        let of = |point: &PointRow| (point.workload.clients, point.workload.demand_rps.to_bits());
         a.run.label == b.run.label && a.workload.service == b.workload.service && of(a) == of(b)
     };
     for point in points.iter().filter(|point| point.predicted_goodput_rps.is_some()) {
@@ -144,9 +144,9 @@ fn compared(points: &[Point]) -> Vec<Compared<'_>> {
     let each = groups.into_iter().map(|group| {
         let measured = median(group.iter().map(|point| point.goodput_rps).collect());
         let predicted = median(group.iter().filter_map(|point| point.predicted_goodput_rps).collect());
-        let little = NOTHING * group[0].capacity_rps;
+        let little = NEGLIGIBLE * group[0].capacity_rps;
         let error = (measured > little || predicted > little).then(|| predicted / measured.max(1.0) - 1.0);
-        Compared { point: group[0], measured, predicted, error }
+        Comparison { point: group[0], measured, predicted, error }
     });
     each.collect()
 }
@@ -166,28 +166,28 @@ mod tests {
     use super::*;
     use leeward_outcome::results::RunKey;
 
-    fn point(seed: u64, measured: f64, predicted: f64) -> Point {
-        Point {
+    fn point(seed: u64, measured: f64, predicted: f64) -> PointRow {
+        PointRow {
             run: RunKey::new("breakwater", "breakwater", seed),
             capacity_rps: 60e3,
             goodput_rps: measured,
             predicted_goodput_rps: Some(predicted),
-            ..Point::default()
+            ..PointRow::default()
         }
     }
 
     #[test]
     fn seeds_are_compared_by_their_medians() {
         let points = [point(1, 50e3, 54e3), point(2, 52e3, 54e3), point(3, 20e3, 55e3)];
-        let compared = compared(&points);
+        let compared = compare(&points);
         assert_eq!((compared.len(), compared[0].measured, compared[0].predicted), (1, 50e3, 54e3));
         assert_eq!(compared[0].verdict(), "yes");
     }
 
     #[test]
     fn nothing_is_no_error() {
-        assert_eq!(compared(&[point(1, 0.0, 10.0)])[0].verdict(), "next to nothing, as predicted");
-        assert_eq!(compared(&[point(1, 0.0, 40e3)])[0].verdict(), "no");
-        assert!(compared(&[Point::default()]).is_empty());
+        assert_eq!(compare(&[point(1, 0.0, 10.0)])[0].verdict(), "next to nothing, as predicted");
+        assert_eq!(compare(&[point(1, 0.0, 40e3)])[0].verdict(), "no");
+        assert!(compare(&[PointRow::default()]).is_empty());
     }
 }

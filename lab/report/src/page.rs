@@ -1,23 +1,24 @@
 //! The document: head, header with what was run, and the order of the sections.
 
-use leeward_outcome::results::{Point, Results};
+use leeward_outcome::results::{PointRow, Results};
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 
-use crate::fields::{Field, Shown};
+use crate::fields::{Field, QuantityFormat};
 use crate::palette::Palette;
 use crate::{chart, claims, machine, tables};
 
 const STYLE: &str = include_str!("style.css");
 const SCRIPT: &str = include_str!("script.js");
 /// Nothing is fetched: what the page needs is in it.
-const POLICY: &str = "default-src 'none'; img-src data:; style-src 'unsafe-inline'; script-src 'unsafe-inline'";
+const CONTENT_SECURITY_POLICY: &str =
+    "default-src 'none'; img-src data:; style-src 'unsafe-inline'; script-src 'unsafe-inline'";
 
 /// Head of every page: nothing in it is fetched.
-pub(crate) fn about(title: &str) -> Markup {
+pub(crate) fn head(title: &str) -> Markup {
     html! {
         meta charset="utf-8";
         meta name="viewport" content="width=device-width, initial-scale=1";
-        meta http-equiv="Content-Security-Policy" content=(POLICY);
+        meta http-equiv="Content-Security-Policy" content=(CONTENT_SECURITY_POLICY);
         meta name="color-scheme" content="light dark";
         title { (title) " · Leeward" }
         link rel="icon" href="data:,";
@@ -27,12 +28,12 @@ pub(crate) fn about(title: &str) -> Markup {
 
 /// The whole page.
 pub(crate) fn document(results: &Results) -> Markup {
-    let palette = Palette::of(results);
+    let palette = Palette::new(results);
     html! {
         (DOCTYPE)
         html lang="en" {
             head {
-                (about(heading(results)))
+                (head(heading(results)))
                 script { (PreEscaped(SCRIPT)) }
             }
             body {
@@ -73,9 +74,9 @@ fn header(results: &Results) -> Markup {
             @if !results.doubts.is_empty() {
                 p.notice { strong { "Not measured. " } (results.doubts.join(". ")) "." }
             }
-            @if !results.source.is_empty() { p.source { @if !results.claims_are_ours() { "Redraws " } (results.source) } }
+            @if !results.source.is_empty() { p.source { @if !results.has_own_claims() { "Redraws " } (results.source) } }
             @if !results.description.is_empty() { p.about { (results.description) } }
-            @let summary = what_ran(&results.points);
+            @let summary = runs_summary(&results.points);
             @if !summary.is_empty() { p.lead { (summary) } }
             dl.facts {
                 (fact("Plant", match results.plant.as_str() { "sim" => "simulator", "real" => "real server", other => other }))
@@ -98,7 +99,7 @@ fn fact(name: &str, value: &str) -> Markup {
 }
 
 /// A sentence on the runs, from the runs themselves.
-fn what_ran(points: &[Point]) -> String {
+fn runs_summary(points: &[PointRow]) -> String {
     if points.is_empty() {
         return String::new();
     }
@@ -110,25 +111,25 @@ fn what_ran(points: &[Point]) -> String {
         ("clients", span(points, "clients", |point| f64::from(point.workload.clients))),
         ("SLO", span(points, "slo_us", |point| point.slo_us)),
     ];
-    let mut parts = vec![some(&variants, "variants")];
+    let mut parts = vec![list_names(&variants, "variants")];
     parts.extend(ranges.into_iter().filter_map(|(name, span)| Some(format!("{name} {}", span?))));
-    parts.push(format!("service {}", some(&services, "distributions")));
+    parts.push(format!("service {}", list_names(&services, "distributions")));
     parts.push(if seeds.len() == 1 { "one seed".into() } else { format!("{} seeds", seeds.len()) });
     parts.join("; ") + "."
 }
 
-fn some(names: &[String], many: &str) -> String {
+fn list_names(names: &[String], many: &str) -> String {
     match names.len() {
         0..=5 => names.join(", "),
         count => format!("{count} {many}"),
     }
 }
 
-fn span(points: &[Point], field: &str, value: fn(&Point) -> f64) -> Option<String> {
+fn span(points: &[PointRow], field: &str, value: fn(&PointRow) -> f64) -> Option<String> {
     let values = || points.iter().map(value).filter(|value| value.is_finite());
     let (low, high) = (values().reduce(f64::min)?, values().reduce(f64::max)?);
     let show = |value: f64| {
-        if field == "clients" { crate::fields::grouped(value, 0) } else { Field::of(field).quantity.show(value) }
+        if field == "clients" { crate::fields::grouped(value, 0) } else { Field::lookup(field).quantity.format(value) }
     };
     Some(if low == high { show(low) } else { format!("{} to {}", show(low), show(high)) })
 }

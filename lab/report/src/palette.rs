@@ -6,7 +6,7 @@ use leeward_outcome::table::{Row, Table};
 
 /// How a variant looks on a light page, for figures that are drawn elsewhere.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct VariantLook {
+pub struct VariantStyle {
     /// The variant's label.
     pub label: String,
     /// Colour, such as `#0b62a8`.
@@ -16,20 +16,20 @@ pub struct VariantLook {
 }
 
 /// The looks of the variants in `results`, in order of appearance.
-pub fn looks(results: &Results) -> Vec<VariantLook> {
+pub fn variant_styles(results: &Results) -> Vec<VariantStyle> {
     let colors = light_colors();
-    let look = |(label, look): (String, Look)| VariantLook {
+    let look = |(label, look): (String, SeriesStyle)| VariantStyle {
         label,
         color: colors.get(look.color).copied().unwrap_or("#000000").into(),
         marker: look.marker,
     };
-    Palette::of(results).labels.into_iter().map(look).collect()
+    Palette::new(results).labels.into_iter().map(look).collect()
 }
 
 /// Colours of series that are no controller's, most different from those first.
-pub fn spare_colors() -> Vec<&'static str> {
+pub fn extra_colors() -> Vec<&'static str> {
     let colors = light_colors();
-    SPARE.iter().filter_map(|index| colors.get(*index).copied()).collect()
+    EXTRA_COLORS.iter().filter_map(|index| colors.get(*index).copied()).collect()
 }
 
 /// The colours of `style.css`, as a light page has them.
@@ -44,12 +44,12 @@ fn light_colors() -> Vec<&'static str> {
 
 /// How a series looks: indices into the style sheet's colours (`c0`…) and the marker shapes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Look {
+pub(crate) struct SeriesStyle {
     pub(crate) color: usize,
     pub(crate) marker: usize,
 }
 
-impl Look {
+impl SeriesStyle {
     /// The class that sets the colour.
     pub(crate) fn class(self) -> String {
         format!("c{}", self.color)
@@ -57,25 +57,25 @@ impl Look {
 
     /// The look of the `index`th series where no controller decides. Such series take the colours of the controllers
     /// that are seen least, and never the grey of the uncontrolled plant.
-    pub(crate) fn nth(index: usize) -> Look {
-        Look { color: SPARE[index % SPARE.len()], marker: 1 + index % (MARKERS - 1) }
+    pub(crate) fn nth(index: usize) -> SeriesStyle {
+        SeriesStyle { color: EXTRA_COLORS[index % EXTRA_COLORS.len()], marker: 1 + index % (MARKERS - 1) }
     }
 
     /// A look that shares as little as possible with those in `used`.
-    fn spare(used: &[Look], index: usize) -> Look {
-        let color = SPARE.into_iter().find(|color| !used.iter().any(|look| look.color == *color));
+    fn least_similar(used: &[SeriesStyle], index: usize) -> SeriesStyle {
+        let color = EXTRA_COLORS.into_iter().find(|color| !used.iter().any(|look| look.color == *color));
         let marker = (1..MARKERS).find(|marker| !used.iter().any(|look| look.marker == *marker));
-        let nth = Look::nth(index);
-        Look { color: color.unwrap_or(nth.color), marker: marker.unwrap_or(nth.marker) }
+        let nth = SeriesStyle::nth(index);
+        SeriesStyle { color: color.unwrap_or(nth.color), marker: marker.unwrap_or(nth.marker) }
     }
 }
 
 /// Colours of `style.css` by which one would not take a series for one of the common controllers, then the others.
-const SPARE: [usize; 9] = [8, 6, 5, 4, 9, 7, 2, 3, 1];
+const EXTRA_COLORS: [usize; 9] = [8, 6, 5, 4, 9, 7, 2, 3, 1];
 /// Shapes in `chart::marks`.
 pub(crate) const MARKERS: usize = 8;
 
-fn of_controller(name: &str) -> Option<Look> {
+fn controller_style(name: &str) -> Option<SeriesStyle> {
     let index = match name {
         "none" => 0,
         "breakwater" => 1,
@@ -87,18 +87,18 @@ fn of_controller(name: &str) -> Option<Look> {
         "gradient" => 7,
         _ => return None,
     };
-    Some(Look { color: index, marker: index })
+    Some(SeriesStyle { color: index, marker: index })
 }
 
 /// The looks of one report's controllers and variants.
 #[derive(Clone, Debug)]
 pub(crate) struct Palette {
-    labels: Vec<(String, Look)>,
+    labels: Vec<(String, SeriesStyle)>,
 }
 
 impl Palette {
     /// Gives every variant in `results` its look, in order of appearance.
-    pub(crate) fn of(results: &Results) -> Palette {
+    pub(crate) fn new(results: &Results) -> Palette {
         let tables = [Table::Points, Table::Windows, Table::Shifts].into_iter();
         let mut variants: Vec<(&String, &String)> = Vec::new();
         for run in tables.flat_map(|table| table.rows(results)).map(Row::run) {
@@ -108,66 +108,66 @@ impl Palette {
             }
         }
         // A controller's look goes to the variant that bears its name, or else to its first one.
-        let mut looks: Vec<Option<Look>> = vec![None; variants.len()];
+        let mut styles: Vec<Option<SeriesStyle>> = vec![None; variants.len()];
         for index in 0..variants.len() {
             let controller = variants[index].0;
             let owner = variants.iter().position(|(own, label)| own == &controller && label == &controller);
             let owner = owner.or_else(|| variants.iter().position(|(own, _)| own == &controller));
             if owner == Some(index) {
-                looks[index] = of_controller(controller);
+                styles[index] = controller_style(controller);
             }
         }
         for index in 0..variants.len() {
-            if looks[index].is_none() {
-                let used: Vec<Look> = looks.iter().flatten().copied().collect();
-                looks[index] = Some(Look::spare(&used, index));
+            if styles[index].is_none() {
+                let used: Vec<SeriesStyle> = styles.iter().flatten().copied().collect();
+                styles[index] = Some(SeriesStyle::least_similar(&used, index));
             }
         }
         let labels =
-            variants.iter().zip(looks).filter_map(|((_, label), look)| Some(((*label).clone(), look?))).collect();
+            variants.iter().zip(styles).filter_map(|((_, label), look)| Some(((*label).clone(), look?))).collect();
         Palette { labels }
     }
 
     /// The look of the `index`th series, called `name`, of a plot with one series per `field`.
-    pub(crate) fn look(&self, field: &str, name: &str, index: usize) -> Look {
+    pub(crate) fn style(&self, field: &str, name: &str, index: usize) -> SeriesStyle {
         let known = match field {
             "label" => self.labels.iter().find(|(label, _)| label == name).map(|(_, look)| *look),
-            "controller" => of_controller(name),
+            "controller" => controller_style(name),
             _ => None,
         };
-        known.unwrap_or_else(|| Look::nth(index))
+        known.unwrap_or_else(|| SeriesStyle::nth(index))
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use leeward_outcome::results::{Point, RunKey};
+    use leeward_outcome::results::{PointRow, RunKey};
 
     #[test]
     fn looks_elsewhere_have_the_pages_colours() {
         let run = RunKey::new("breakwater", "breakwater", 1);
-        let results = Results { points: vec![Point { run, ..Point::default() }], ..Results::default() };
-        let expected = VariantLook { label: "breakwater".into(), color: "#0b62a8".into(), marker: 1 };
-        assert_eq!(looks(&results), [expected]);
-        assert_eq!(light_colors().len(), SPARE.len() + 1);
-        assert_eq!(spare_colors().len(), SPARE.len());
+        let results = Results { points: vec![PointRow { run, ..PointRow::default() }], ..Results::default() };
+        let expected = VariantStyle { label: "breakwater".into(), color: "#0b62a8".into(), marker: 1 };
+        assert_eq!(variant_styles(&results), [expected]);
+        assert_eq!(light_colors().len(), EXTRA_COLORS.len() + 1);
+        assert_eq!(extra_colors().len(), EXTRA_COLORS.len());
     }
 
     #[test]
     fn controllers_keep_their_colour_and_variants_differ() {
         let point =
-            |controller: &str, label: &str| Point { run: RunKey::new(controller, label, 1), ..Point::default() };
+            |controller: &str, label: &str| PointRow { run: RunKey::new(controller, label, 1), ..PointRow::default() };
         let points = vec![
             point("breakwater", "credits only"),
             point("breakwater", "breakwater"),
             point("seda", "seda"),
             point("none", "none"),
         ];
-        let palette = Palette::of(&Results { points, ..Results::default() });
-        let color = |label: &str| palette.look("label", label, 0).color;
+        let palette = Palette::new(&Results { points, ..Results::default() });
+        let color = |label: &str| palette.style("label", label, 0).color;
         assert_eq!((color("breakwater"), color("seda"), color("none")), (1, 3, 0));
-        let spare = palette.look("label", "credits only", 0);
+        let spare = palette.style("label", "credits only", 0);
         assert!(![0, 1, 3].contains(&spare.color) && ![0, 1, 3].contains(&spare.marker));
     }
 }

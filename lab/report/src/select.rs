@@ -4,8 +4,8 @@ use leeward_outcome::results::{Plot, Results};
 use leeward_outcome::table::Table;
 use serde_json::{Map, Value};
 
-use crate::fields::{self, Shown};
-use crate::palette::{Look, Palette};
+use crate::fields::{self, QuantityFormat};
+use crate::palette::{Palette, SeriesStyle};
 
 /// Beyond this nothing can be told apart in a figure, and sums stay far from overflow.
 const DRAWABLE_MAX: f64 = 1e15;
@@ -20,12 +20,12 @@ pub(crate) type Row = Map<String, Value>;
 #[derive(Clone, Debug)]
 pub(crate) struct Series {
     pub(crate) name: String,
-    pub(crate) look: Look,
+    pub(crate) style: SeriesStyle,
 }
 
 /// A row that belongs to a plot.
 #[derive(Clone, Debug)]
-pub(crate) struct Selected {
+pub(crate) struct SelectedRow {
     /// Index into [`Selection::series`].
     pub(crate) series: usize,
     pub(crate) row: Row,
@@ -35,24 +35,24 @@ pub(crate) struct Selected {
 #[derive(Clone, Debug)]
 pub(crate) struct Selection {
     pub(crate) series: Vec<Series>,
-    pub(crate) rows: Vec<Selected>,
+    pub(crate) rows: Vec<SelectedRow>,
 }
 
 impl Selection {
     /// The rows of `plot`, and one series per distinct value of its series field, in order of appearance.
-    pub(crate) fn of(results: &Results, plot: &Plot, palette: &Palette) -> Selection {
+    pub(crate) fn new(results: &Results, plot: &Plot, palette: &Palette) -> Selection {
         let mut selection = Selection { series: Vec::new(), rows: Vec::new() };
         for row in table(results, &plot.table) {
-            if !plot.only.iter().all(|filter| holds(&row, filter)) {
+            if !plot.only.iter().all(|filter| matches(&row, filter)) {
                 continue;
             }
             let name = text(&row, &plot.series).unwrap_or_default();
             let series = selection.series.iter().position(|series| series.name == name).unwrap_or_else(|| {
-                let look = palette.look(&plot.series, &name, selection.series.len());
-                selection.series.push(Series { name, look });
+                let look = palette.style(&plot.series, &name, selection.series.len());
+                selection.series.push(Series { name, style: look });
                 selection.series.len() - 1
             });
-            selection.rows.push(Selected { series, row });
+            selection.rows.push(SelectedRow { series, row });
         }
         selection
     }
@@ -68,7 +68,7 @@ fn table(results: &Results, name: &str) -> Vec<Row> {
     rows.filter_map(as_map).collect()
 }
 
-fn holds(row: &Row, filter: &str) -> bool {
+fn matches(row: &Row, filter: &str) -> bool {
     let Some((field, wanted)) = filter.split_once('=') else { return false };
     let (field, wanted) = (field.trim(), wanted.trim());
     match (number(row, field), wanted.parse::<f64>()) {
@@ -91,7 +91,7 @@ pub(crate) fn text(row: &Row, field: &str) -> Option<String> {
         Value::Number(number) if !number.is_f64() => {
             Some(if field == "seed" { number.to_string() } else { fields::grouped(number.as_f64()?, 0) })
         }
-        Value::Number(number) => Some(fields::Field::of(field).quantity.show(number.as_f64()?)),
+        Value::Number(number) => Some(fields::Field::lookup(field).quantity.format(number.as_f64()?)),
         Value::Bool(value) => Some(value.to_string()),
         _ => None,
     }
@@ -108,7 +108,7 @@ pub(crate) struct Summary {
 
 impl Summary {
     /// Summarizes `values`, all finite; nothing for none.
-    pub(crate) fn of(mut values: Vec<f64>) -> Option<Summary> {
+    pub(crate) fn from_values(mut values: Vec<f64>) -> Option<Summary> {
         values.sort_by(f64::total_cmp);
         let (min, max) = (*values.first()?, *values.last()?);
         let middle = values.len() / 2;
@@ -117,13 +117,13 @@ impl Summary {
     }
 
     /// The same in another unit.
-    pub(crate) fn scaled(self, factor: f64) -> Summary {
+    pub(crate) fn scale_by(self, factor: f64) -> Summary {
         Summary { median: self.median * factor, min: self.min * factor, max: self.max * factor, ..self }
     }
 
     /// `801 k/s (795–803 over 3 seeds)`.
-    pub(crate) fn show(self, quantity: fields::Quantity) -> String {
-        let median = quantity.show(self.median);
+    pub(crate) fn format(self, quantity: fields::Quantity) -> String {
+        let median = quantity.format(self.median);
         if self.count < 2 {
             return median;
         }
@@ -141,7 +141,7 @@ mod tests {
     fn filters_compare_numbers_and_words() {
         let row: Row =
             serde_json::from_str(r#"{"demand_ratio": 1.2000000001, "service": "exp 10us", "p99_us": null}"#).unwrap();
-        let check = |filter: &str, expected: bool| assert_eq!(holds(&row, filter), expected, "{filter}");
+        let check = |filter: &str, expected: bool| assert_eq!(matches(&row, filter), expected, "{filter}");
         check("demand_ratio=1.2", true);
         check("demand_ratio = 1.3", false);
         check("service=exp 10us", true);
@@ -153,9 +153,9 @@ mod tests {
 
     #[test]
     fn summaries_take_the_middle() {
-        let summary = Summary::of(vec![3.0, 1.0, 2.0]).unwrap();
+        let summary = Summary::from_values(vec![3.0, 1.0, 2.0]).unwrap();
         assert_eq!((summary.min, summary.median, summary.max), (1.0, 2.0, 3.0));
-        assert_eq!(Summary::of(vec![1.0, 2.0]).unwrap().median, 1.5);
-        assert_eq!(Summary::of(vec![]), None);
+        assert_eq!(Summary::from_values(vec![1.0, 2.0]).unwrap().median, 1.5);
+        assert_eq!(Summary::from_values(vec![]), None);
     }
 }

@@ -2,54 +2,54 @@
 //! the verdict.
 
 use leeward_outcome::results::Claim;
-use leeward_outcome::verdicts::JudgedClaim;
+use leeward_outcome::verdicts::ClaimVerdicts;
 use maud::{Markup, html};
 
 const WIDTH: f64 = 210.0;
 const HEIGHT: f64 = 30.0;
 const MARGIN: f64 = 9.0;
 /// Values that differ by more are drawn by their ratios.
-const LOG_FROM: f64 = 30.0;
+const LOG_RATIO: f64 = 30.0;
 
 /// From values to pixels.
-struct Line {
+struct ValueAxis {
     low: f64,
     high: f64,
     log: bool,
 }
 
-impl Line {
+impl ValueAxis {
     /// Spans what is accepted and as much again on either side, where that has two ends; else all numbers of the claim. Nothing where there is no
     /// finite number.
-    fn of(claim: &JudgedClaim) -> Option<Line> {
+    fn new(claim: &ClaimVerdicts) -> Option<ValueAxis> {
         let of_claim = |claim: &Claim| {
             let (low, high) = claim.interval.unzip();
             [claim.value, low, high]
         };
         if let (Some(min), Some(max), true) = (claim.bounds.min, claim.bounds.max, claim.claim().value.is_some()) {
             let room = (max - min).max(f64::MIN_POSITIVE);
-            return Some(Line { low: min - room, high: max + room, log: false });
+            return Some(ValueAxis { low: min - room, high: max + room, log: false });
         }
         let bounds = [claim.bounds.number, claim.bounds.min, claim.bounds.max];
         let numbers = bounds.into_iter().chain(of_claim(&claim.published)).chain(of_claim(&claim.extended));
         let numbers: Vec<f64> = numbers.flatten().filter(|number| number.is_finite()).collect();
         let (low, high) = (numbers.iter().copied().reduce(f64::min)?, numbers.iter().copied().reduce(f64::max)?);
-        let log = low > 0.0 && high / low > LOG_FROM;
+        let log = low > 0.0 && high / low > LOG_RATIO;
         let room = if high > low { 0.06 * (high - low) } else { high.abs().max(1.0) * 0.1 };
         let wide = if log {
-            Line { low: low / 1.2, high: high * 1.2, log }
+            ValueAxis { low: low / 1.2, high: high * 1.2, log }
         } else {
-            Line { low: low - room, high: high + room, log }
+            ValueAxis { low: low - room, high: high + room, log }
         };
         Some(wide)
     }
 
     /// Whether `value` lies beyond an end, where it is drawn at that end.
-    fn is_beyond(&self, value: f64) -> bool {
+    fn is_outside(&self, value: f64) -> bool {
         value < self.low || value > self.high
     }
 
-    fn at(&self, value: f64) -> f64 {
+    fn to_px(&self, value: f64) -> f64 {
         let share = if self.log {
             (value.max(self.low) / self.low).ln() / (self.high / self.low).ln()
         } else {
@@ -60,14 +60,14 @@ impl Line {
 }
 
 /// The drawing; nothing for a claim without finite numbers.
-pub(crate) fn strip(claim: &JudgedClaim) -> Markup {
-    let Some(line) = Line::of(claim) else { return html! {} };
-    let from = claim.bounds.min.map_or(0.0, |min| line.at(min));
-    let to = claim.bounds.max.map_or(WIDTH, |max| line.at(max));
+pub(crate) fn strip(claim: &ClaimVerdicts) -> Markup {
+    let Some(line) = ValueAxis::new(claim) else { return html! {} };
+    let from = claim.bounds.min.map_or(0.0, |min| line.to_px(min));
+    let to = claim.bounds.max.map_or(WIDTH, |max| line.to_px(max));
     let same = claim.published == claim.extended;
     let (first, second) =
         if claim.ours { (&claim.extended, None) } else { (&claim.published, (!same).then_some(&claim.extended)) };
-    let number = claim.bounds.number.map(|number| line.at(number));
+    let number = claim.bounds.number.map(|number| line.to_px(number));
     html! {
         svg.strip viewBox=(format!("0 0 {WIDTH} {HEIGHT}")) width=(WIDTH) height=(HEIGHT) role="img"
             aria-label=(format!("measured {}, accepted {}", first.measured, first.accepted)) {
@@ -84,15 +84,15 @@ pub(crate) fn strip(claim: &JudgedClaim) -> Markup {
     }
 }
 
-fn dot(claim: &Claim, line: &Line, y: f64, class: &str) -> Markup {
+fn dot(claim: &Claim, line: &ValueAxis, y: f64, class: &str) -> Markup {
     html! {
         @if let Some((low, high)) = claim.interval {
-            line.whisker x1=(px(line.at(low))) x2=(px(line.at(high))) y1=(y) y2=(y) {}
+            line.whisker x1=(px(line.to_px(low))) x2=(px(line.to_px(high))) y1=(y) y2=(y) {}
         }
         @if let Some(value) = claim.value {
-            @if line.is_beyond(value) {
-                text.beyond x=(px(line.at(value))) y=(y + 4.0) { (if value > line.high { "»" } else { "«" }) title { (claim.measured) } }
-            } @else { circle.(class) cx=(px(line.at(value))) cy=(y) r="3.6" { title { (claim.measured) } } }
+            @if line.is_outside(value) {
+                text.beyond x=(px(line.to_px(value))) y=(y + 4.0) { (if value > line.high { "»" } else { "«" }) title { (claim.measured) } }
+            } @else { circle.(class) cx=(px(line.to_px(value))) cy=(y) r="3.6" { title { (claim.measured) } } }
         }
     }
 }
@@ -107,7 +107,7 @@ mod tests {
     use leeward_outcome::results::Verdict;
     use leeward_outcome::verdicts::Bounds;
 
-    fn claim(value: Option<f64>, interval: Option<(f64, f64)>, bounds: Bounds) -> JudgedClaim {
+    fn claim(value: Option<f64>, interval: Option<(f64, f64)>, bounds: Bounds) -> ClaimVerdicts {
         let one = Claim {
             id: "c".into(),
             text: "a claim".into(),
@@ -119,7 +119,7 @@ mod tests {
             verdict: Verdict::Reproduced,
             note: String::new(),
         };
-        JudgedClaim { ours: false, bounds, published: one.clone(), extended: one }
+        ClaimVerdicts { ours: false, bounds, published: one.clone(), extended: one }
     }
 
     #[test]
@@ -143,10 +143,10 @@ mod tests {
     #[test]
     fn places_are_in_order() {
         let bounds = Bounds { number: None, min: Some(0.1), max: None };
-        let line = Line::of(&claim(Some(40.0), None, bounds)).unwrap();
-        assert!(line.log && line.at(0.1) < line.at(5.0) && line.at(5.0) < line.at(40.0));
+        let line = ValueAxis::new(&claim(Some(40.0), None, bounds)).unwrap();
+        assert!(line.log && line.to_px(0.1) < line.to_px(5.0) && line.to_px(5.0) < line.to_px(40.0));
         let two_sided = Bounds { max: Some(0.5), ..bounds };
-        let line = Line::of(&claim(Some(40.0), None, two_sided)).unwrap();
-        assert!(line.is_beyond(40.0) && !line.is_beyond(0.5) && line.at(0.1) < line.at(0.5));
+        let line = ValueAxis::new(&claim(Some(40.0), None, two_sided)).unwrap();
+        assert!(line.is_outside(40.0) && !line.is_outside(0.5) && line.to_px(0.1) < line.to_px(0.5));
     }
 }

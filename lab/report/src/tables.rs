@@ -1,7 +1,7 @@
 //! Tables of all numbers behind the figures: each shift of demand, each lock, each of several servers, each service of a graph, and every run.
 //! For exact values there is `result.json`.
 
-use leeward_outcome::results::{KindRow, Lock, Point, Replica, Results, ServiceRow, Shift};
+use leeward_outcome::results::{KindRow, LockRow, PointRow, ReplicaRow, Results, ServiceRow, ShiftRow};
 use leeward_outcome::table::{Cell, TableRow};
 use maud::{Markup, html};
 
@@ -12,10 +12,10 @@ use crate::palette::Palette;
 struct Column<T> {
     name: &'static str,
     unit: &'static str,
-    fill: Fill<T>,
+    source: CellSource<T>,
 }
 
-enum Fill<T> {
+enum CellSource<T> {
     /// The field of this name.
     Field(&'static str),
     /// Several fields together.
@@ -24,10 +24,10 @@ enum Fill<T> {
 
 /// The field `field` under the heading `name`.
 const fn column<T>(field: &'static str, name: &'static str, unit: &'static str) -> Column<T> {
-    Column { name, unit, fill: Fill::Field(field) }
+    Column { name, unit, source: CellSource::Field(field) }
 }
 
-const SHIFTS: [Column<Shift>; 10] = [
+const SHIFTS: [Column<ShiftRow>; 10] = [
     column("seed", "Seed", ""),
     column("at_s", "At", "s"),
     column("from_rps", "From", "k/s"),
@@ -37,7 +37,7 @@ const SHIFTS: [Column<Shift>; 10] = [
     Column {
         name: "Recovers in",
         unit: "ms",
-        fill: Fill::Row(|shift| {
+        source: CellSource::Row(|shift| {
             let recovery = number(shift.recovery_ms);
             if shift.recovered { recovery } else { format!("not within {recovery}") }
         }),
@@ -47,7 +47,7 @@ const SHIFTS: [Column<Shift>; 10] = [
     column("reject_delay_peak_us", "Highest reject delay", "µs"),
 ];
 
-const POINTS: [Column<Point>; 26] = [
+const POINTS: [Column<PointRow>; 26] = [
     column("service", "Service", ""),
     column("clients", "Clients", ""),
     column("demand_rps", "Demand", "k/s"),
@@ -76,7 +76,7 @@ const POINTS: [Column<Point>; 26] = [
     column("unfinished", "Unfinished", "requests"),
 ];
 
-const LOCKS: [Column<Lock>; 16] = [
+const LOCKS: [Column<LockRow>; 16] = [
     column("lock", "Lock", ""),
     column("kind", "Kind", ""),
     column("demand_rps", "Demand", "k/s"),
@@ -128,7 +128,7 @@ const KINDS: [Column<KindRow>; 17] = [
     column("p99_us", "p99", "µs"),
 ];
 
-const REPLICAS: [Column<Replica>; 12] = [
+const REPLICAS: [Column<ReplicaRow>; 12] = [
     column("replica", "Server", ""),
     column("demand_rps", "Demand", "k/s"),
     column("p", "p", "%"),
@@ -144,10 +144,10 @@ const REPLICAS: [Column<Replica>; 12] = [
 ];
 
 /// Text of a column in a row: written as its quantity is, a dash where the row has none.
-fn fill<T: TableRow>(column: &Column<T>, row: &T) -> String {
-    let field = match column.fill {
-        Fill::Row(fill) => return fill(row),
-        Fill::Field(field) => field,
+fn cell_text<T: TableRow>(column: &Column<T>, row: &T) -> String {
+    let field = match column.source {
+        CellSource::Row(fill) => return fill(row),
+        CellSource::Field(field) => field,
     };
     let cell = row.cell(field);
     match (cell, T::column(field).map(|column| column.quantity), cell.number()) {
@@ -191,7 +191,7 @@ pub(crate) fn shifts(results: &Results, palette: &Palette) -> Markup {
 }
 
 /// A section with a table, folded away under `summary`; nothing without rows.
-fn folded<T: TableRow>(
+fn collapsible_table<T: TableRow>(
     (title, explained, summary): (&str, Markup, Markup),
     rows: &[T],
     columns: &[Column<T>],
@@ -214,7 +214,7 @@ fn folded<T: TableRow>(
 /// Every run.
 pub(crate) fn points(results: &Results, palette: &Palette) -> Markup {
     let summary = html! { "All " (results.points.len()) " runs" };
-    folded(("Numbers", html! {}, summary), &results.points, &POINTS, palette)
+    collapsible_table(("Numbers", html! {}, summary), &results.points, &POINTS, palette)
 }
 
 /// Table of the locks; nothing for applications without locks.
@@ -230,7 +230,7 @@ pub(crate) fn locks(results: &Results, palette: &Palette) -> Markup {
             }
         }
     };
-    folded(("Locks", explained, html! { "Each lock of each run" }), &results.locks, &LOCKS, palette)
+    collapsible_table(("Locks", explained, html! { "Each lock of each run" }), &results.locks, &LOCKS, palette)
 }
 
 /// Table of the servers; nothing where there is one.
@@ -241,7 +241,12 @@ pub(crate) fn replicas(results: &Results, palette: &Palette) -> Markup {
             "requests are such attempts, and its latencies begin with them; everywhere else a request is counted once, from its issue."
         }
     };
-    folded(("Servers", explained, html! { "Each server of each run" }), &results.replicas, &REPLICAS, palette)
+    collapsible_table(
+        ("Servers", explained, html! { "Each server of each run" }),
+        &results.replicas,
+        &REPLICAS,
+        palette,
+    )
 }
 
 /// Table of a graph's services; nothing where there is no graph.
@@ -252,7 +257,12 @@ pub(crate) fn services(results: &Results, palette: &Palette) -> Markup {
             "every service before it."
         }
     };
-    folded(("Services", explained, html! { "Each service of each run" }), &results.services, &SERVICES, palette)
+    collapsible_table(
+        ("Services", explained, html! { "Each service of each run" }),
+        &results.services,
+        &SERVICES,
+        palette,
+    )
 }
 
 /// Table of the kinds of requests; nothing where all are alike.
@@ -263,7 +273,12 @@ pub(crate) fn kinds(results: &Results, palette: &Palette) -> Markup {
             "the request's issue."
         }
     };
-    folded(("Kinds of requests", explained, html! { "Each kind of each run" }), &results.kinds, &KINDS, palette)
+    collapsible_table(
+        ("Kinds of requests", explained, html! { "Each kind of each run" }),
+        &results.kinds,
+        &KINDS,
+        palette,
+    )
 }
 
 fn table<T: TableRow>(rows: &[T], columns: &[Column<T>], palette: &Palette) -> Markup {
@@ -281,8 +296,8 @@ fn table<T: TableRow>(rows: &[T], columns: &[Column<T>], palette: &Palette) -> M
                     @for (index, row) in rows.iter().enumerate() {
                         @let starts = index > 0 && label(row) != label(&rows[index - 1]);
                         tr.starts[starts] {
-                            th scope="row" { i.dot.(palette.look("label", &label(row), 0).class()) {} (label(row)) }
-                            @for column in columns { td { (fill(column, row)) } }
+                            th scope="row" { i.dot.(palette.style("label", &label(row), 0).class()) {} (label(row)) }
+                            @for column in columns { td { (cell_text(column, row)) } }
                         }
                     }
                 }

@@ -1,21 +1,21 @@
 //! The page of all verdicts: the summary, the papers' numbers over our curves, every claim with its interval drawn against what is accepted, ours
 //! against as published, and what becomes of each figure.
 
-use leeward_outcome::verdicts::{FigureNote, Judged, JudgedClaim, Tally, Verdicts};
+use leeward_outcome::verdicts::{ClaimVerdicts, FigureNote, ScenarioVerdicts, VerdictCounts, Verdicts};
 use maud::{DOCTYPE, Markup, html};
 
 use crate::chart::overlay;
-use crate::claims::{badge, unbroken};
-use crate::page::about;
+use crate::claims::{badge, non_breaking};
+use crate::page::head;
 use crate::strip::strip;
 
 /// The whole page.
 pub(crate) fn document(verdicts: &Verdicts, notes: &[FigureNote]) -> Markup {
-    let tally = Tally::of(verdicts, |_| true);
+    let tally = VerdictCounts::count(verdicts, |_| true);
     html! {
         (DOCTYPE)
         html lang="en" {
-            head { (about("Verdicts")) }
+            head { (head("Verdicts")) }
             body {
                 main {
                     header {
@@ -39,7 +39,7 @@ pub(crate) fn document(verdicts: &Verdicts, notes: &[FigureNote]) -> Markup {
     }
 }
 
-fn section(scenario: &Judged) -> Markup {
+fn section(scenario: &ScenarioVerdicts) -> Markup {
     let beside = if scenario.machine.is_empty() { "With ours" } else { "On the scenario's own machine" };
     html! {
         section id=(scenario.id) {
@@ -90,19 +90,19 @@ fn all_figures(verdicts: &Verdicts, notes: &[FigureNote]) -> Markup {
     }
 }
 
-fn row(scenario: &Judged, claim: &JudgedClaim, beside: &str) -> Markup {
+fn row(scenario: &ScenarioVerdicts, claim: &ClaimVerdicts, beside: &str) -> Markup {
     let counted = claim.claim();
     html! {
         tr id=(format!("{}-{}", scenario.id, counted.id)) {
             td.verdict { (badge(counted.verdict)) }
             th scope="row" {
-                (unbroken(&counted.text))
+                (non_breaking(&counted.text))
                 @if !counted.note.is_empty() { p.note { (counted.note) } }
             }
-            td data-name="Paper" { @if claim.ours { "ours: " } (unbroken(&counted.paper)) }
-            td.measured data-name="As published" { (unbroken(&claim.published.measured)) }
-            td.measured data-name=(beside) { (unbroken(&claim.extended.measured)) }
-            td data-name="Accepted" { (unbroken(&counted.accepted)) (strip(claim)) }
+            td data-name="Paper" { @if claim.ours { "ours: " } (non_breaking(&counted.paper)) }
+            td.measured data-name="As published" { (non_breaking(&claim.published.measured)) }
+            td.measured data-name=(beside) { (non_breaking(&claim.extended.measured)) }
+            td data-name="Accepted" { (non_breaking(&counted.accepted)) (strip(claim)) }
         }
     }
 }

@@ -2,10 +2,10 @@
 //! 1,000-client testbed. `cargo bench -p leeward-sim`
 
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
-use leeward_core::params::Raw;
+use leeward_core::params::RawParam;
 use leeward_core::units::Nanos;
 use leeward_sim::config::{Costs, Scheduling, ServerModel};
-use leeward_sim::{SimConfig, service::Service, simulate};
+use leeward_sim::{SimConfig, service_time::ServiceTime, simulate};
 
 fn simulated(criterion: &mut Criterion) {
     let mut group = criterion.benchmark_group("simulated");
@@ -17,7 +17,7 @@ fn simulated(criterion: &mut Criterion) {
         let config = SimConfig {
             warmup: Nanos::from_millis(10),
             duration: Nanos::from_millis(500),
-            ..SimConfig::testbed(Service::Exponential(Nanos::from_micros(10)), demand)
+            ..SimConfig::testbed(ServiceTime::Exponential(Nanos::from_micros(10)), demand)
         };
         let report = simulate(&config, &algorithm, &params).unwrap();
         for (unit, elements) in [("events", report.events.unwrap()), ("requests", report.totals.offered)] {
@@ -39,7 +39,7 @@ fn simulated(criterion: &mut Criterion) {
 fn allocated(criterion: &mut Criterion) {
     let algorithm = leeward_controllers::builtin().find("breakwater").unwrap().clone();
     let pairs = [("target", "10us"), ("beta", "8%"), ("alpha", "0.667%")];
-    let params = algorithm.params(&pairs.map(|(name, text)| (name, Raw::Text(text.into())))).unwrap();
+    let params = algorithm.params(&pairs.map(|(name, text)| (name, RawParam::Text(text.into())))).unwrap();
     let server = ServerModel {
         cores: 32,
         costs: Costs { steal: Nanos(100), ..Costs::FREE },
@@ -47,7 +47,7 @@ fn allocated(criterion: &mut Criterion) {
         scheduling: Some(Scheduling::new("delay")),
         ..ServerModel::default()
     };
-    let mut config = SimConfig::testbed(Service::Bimodal(Nanos(1_000)), 1.0);
+    let mut config = SimConfig::testbed(ServiceTime::Bimodal(Nanos(1_000)), 1.0);
     config.workload.demand[0].rate = server.capacity(Nanos(1_000));
     config.workload.clients = 300;
     config.network.rtt = Nanos::from_micros(30);

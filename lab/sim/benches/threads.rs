@@ -4,9 +4,9 @@
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
 use leeward_core::units::{Nanos, Rate};
 use leeward_sim::config::{NetworkModel, Segment};
-use leeward_sim::threads::model::{Ask, Gather, Leaves, Sharing, Tails, Tier};
+use leeward_sim::threads::model::{Gather, LeafSelection, Leaves, Sharing, TailModel, Tier};
 use leeward_sim::threads::presets::preset;
-use leeward_sim::{SimConfig, service::Service, simulate};
+use leeward_sim::{SimConfig, service_time::ServiceTime, simulate};
 
 fn tier(setup: &str) -> Tier {
     Tier {
@@ -15,13 +15,13 @@ fn tier(setup: &str) -> Tier {
         resume: Nanos::from_micros(6),
         leaves: Leaves {
             count: 4,
-            ask: Ask::All,
-            service: Service::Lognormal { mean: Nanos::from_micros(320), sigma: 0.1 },
+            selection: LeafSelection::All,
+            service: ServiceTime::Lognormal { mean: Nanos::from_micros(320), sigma: 0.1 },
             servers: 5,
             per_call: Nanos::ZERO,
             host_call: Nanos::ZERO,
             rtt: Nanos::from_micros(20),
-            tails: Tails::default(),
+            tails: TailModel::default(),
         },
         gather: Gather::ForkJoin,
         front: Sharing::Shared,
@@ -37,7 +37,7 @@ fn tiers(criterion: &mut Criterion) {
     let none = leeward_controllers::builtin().find("none").unwrap().clone();
     let params = none.params(&[]).unwrap();
     for (setup, rate) in [("SIP1", 1_000.0), ("SDB1-50", 8_000.0), ("AIP1-0-1", 4_000.0), ("ADB1-4-4", 11_000.0)] {
-        let testbed = SimConfig::testbed(Service::Constant(Nanos::from_micros(24)), 1.0);
+        let testbed = SimConfig::testbed(ServiceTime::Constant(Nanos::from_micros(24)), 1.0);
         let mut config = SimConfig {
             tier: Some(Box::new(tier(setup))),
             network: NetworkModel::default(),

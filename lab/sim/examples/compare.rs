@@ -2,7 +2,7 @@
 //! `cargo run --release -p leeward-sim --example compare -- breakwater none`
 
 use leeward_core::units::Nanos;
-use leeward_sim::{SimConfig, service::Service, simulate};
+use leeward_sim::{SimConfig, service_time::ServiceTime, simulate};
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let registry = leeward_controllers::builtin();
@@ -17,7 +17,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             let config = SimConfig {
                 warmup: Nanos::from_secs(1),
                 duration: Nanos::from_secs(2),
-                ..SimConfig::testbed(Service::Exponential(Nanos::from_micros(10)), demand)
+                ..SimConfig::testbed(ServiceTime::Exponential(Nanos::from_micros(10)), demand)
             };
             let report = simulate(&config, algorithm, &params)?;
             let thousands = |count: u64| count as f64 / report.measured.as_secs_f64() / 1e3;

@@ -1,11 +1,13 @@
 //! A graph of 1,000 servers and 100,000 clients under Breakwater with reservations, twice for the same seed: events per second of wall
 //! time and the most memory that the process had. Fails if the runs differ. `cargo run --release -p leeward-sim --example graph_scale`
 
-use leeward_core::params::Raw;
+use leeward_core::params::RawParam;
 use leeward_core::units::{Nanos, Rate};
 use leeward_sim::config::{NetworkModel, Segment};
-use leeward_sim::graph::model::{Begin, CallModel, Graph, Passing, ServiceModel, Told, When};
-use leeward_sim::{SimConfig, service::Service, simulate};
+use leeward_sim::graph::model::{
+    CallModel, CallOrder, CallPolicy, DownstreamReports, Graph, ServiceModel, StartCondition,
+};
+use leeward_sim::{SimConfig, service_time::ServiceTime, simulate};
 use std::sync::Arc;
 
 /// Name, mean CPU time in µs, and whom it asks with which share.
@@ -30,7 +32,7 @@ fn graph() -> Graph {
         name: (*name).into(),
         servers: 100,
         cores: 2,
-        service: Service::Exponential(Nanos::from_micros(*mean)),
+        service: ServiceTime::Exponential(Nanos::from_micros(*mean)),
         resume: Nanos::from_micros(1),
         receive: Nanos(750),
         send: Nanos(765),
@@ -42,15 +44,16 @@ fn graph() -> Graph {
             to: *to,
             times: 1,
             probability: *probability,
-            when: When::Together,
+            order: CallOrder::Parallel,
         })
     });
-    let passing = Passing { begin: Begin::Reserved, downstream: Told::Downstream, ..Passing::default() };
-    Graph { services: SERVICES.iter().map(service).collect(), calls: calls.collect(), passing }
+    let passing =
+        CallPolicy { start: StartCondition::Reserved, downstream: DownstreamReports::On, ..CallPolicy::default() };
+    Graph { services: SERVICES.iter().map(service).collect(), calls: calls.collect(), policy: passing }
 }
 
 /// The most memory that this process has had, in words; Linux says so.
-fn most_memory() -> String {
+fn peak_memory() -> String {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
     line.map_or_else(|| "not known".into(), |line| line.trim().into())
@@ -60,7 +63,7 @@ fn most_memory() -> String {
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let graph = graph();
     let rate = Rate(graph.capacity().0 * 0.8);
-    let testbed = SimConfig::testbed(Service::Constant(Nanos::from_micros(8)), 1.0);
+    let testbed = SimConfig::testbed(ServiceTime::Constant(Nanos::from_micros(8)), 1.0);
     let mut config = SimConfig {
         graph: Some(Arc::new(graph)),
         network: NetworkModel { rtt: Nanos::from_micros(100), jitter: Nanos::ZERO },
@@ -72,7 +75,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     config.workload.clients = 100_000;
     config.workload.demand = vec![Segment { from: Nanos::ZERO, rate }];
     let algorithm = leeward_controllers::builtin().find("breakwater")?.clone();
-    let params = algorithm.params(&[("alpha", Raw::Number(0.03))])?;
+    let params = algorithm.params(&[("alpha", RawParam::Number(0.03))])?;
     let mut outcomes = Vec::new();
     for _ in 0..2 {
         let begun = std::time::Instant::now();
@@ -83,7 +86,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         println!("{} requests offered, {} in time, {:?}", outcome.counts.offered, outcome.counts.good, outcome.latency);
         outcomes.push(outcome);
     }
-    println!("most memory: {}", most_memory());
+    println!("most memory: {}", peak_memory());
     if outcomes[0] != outcomes[1] {
         return Err("two runs of one seed differ".into());
     }

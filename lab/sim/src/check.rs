@@ -1,8 +1,8 @@
 //! Refuses what can't be simulated, before anything runs.
 
-use crate::config::{Acquire, Application, Arrivals, ClientModel, ServerModel, Shares, SimConfig};
+use crate::config::{Application, Arrivals, ClientModel, LockPolicy, ServerModel, Shares, SimConfig};
 use leeward_core::units::Nanos;
-use leeward_workload::service::Service;
+use leeward_workload::service_time::ServiceTime;
 
 /// The first thing about `config` that is impossible, in words.
 pub(crate) fn check(config: &SimConfig) -> Result<(), String> {
@@ -15,8 +15,8 @@ pub(crate) fn check(config: &SimConfig) -> Result<(), String> {
     };
     let hour = Nanos::from_secs(3_600);
     let waits_are_possible = match config.locks.acquire {
-        Acquire::Plain | Acquire::Try => true,
-        Acquire::UnlessCongested { budget: span, .. } | Acquire::Timed { after: span } => span <= hour,
+        LockPolicy::Plain | LockPolicy::Try => true,
+        LockPolicy::UnlessCongested { budget: span, .. } | LockPolicy::Timed { timeout: span } => span <= hour,
     };
     let rules = [
         (workload.clients >= 1 && workload.clients <= 1_000_000, "clients must be 1 to 1,000,000"),
@@ -51,7 +51,7 @@ pub(crate) fn check(config: &SimConfig) -> Result<(), String> {
             "locks and allocated cores are not simulated together",
         ),
         (
-            !config.rehearses() || is_plain(config),
+            !config.is_shadow() || is_plain(config),
             "a rehearsal is of one server of cores: not beside replicas, an allocator, a tier, a graph or locks",
         ),
         (config.clients.pacing <= hour, "a client sends once per hour at least"),
@@ -97,33 +97,36 @@ pub(crate) fn check(config: &SimConfig) -> Result<(), String> {
     }
 }
 
-fn service_is_possible(service: &Service) -> bool {
+fn service_is_possible(service: &ServiceTime) -> bool {
     match service {
-        Service::Empirical(samples) => !samples.is_empty(),
-        Service::Lognormal { sigma, .. } => (0.0..=5.0).contains(sigma),
-        Service::Exponential(_) | Service::Constant(_) | Service::Bimodal(_) => true,
+        ServiceTime::Empirical(samples) => !samples.is_empty(),
+        ServiceTime::Lognormal { sigma, .. } => (0.0..=5.0).contains(sigma),
+        ServiceTime::Exponential(_) | ServiceTime::Constant(_) | ServiceTime::Bimodal(_) => true,
     }
 }
 
 fn stalls_are_possible(config: &SimConfig) -> bool {
     let hour = Nanos::from_secs(3_600);
-    config.server.stalls.is_none_or(|stalls| stalls.every >= Nanos::from_micros(1) && stalls.lasts <= hour)
+    config
+        .server
+        .stalls
+        .is_none_or(|stalls| stalls.mean_interval >= Nanos::from_micros(1) && stalls.mean_length <= hour)
 }
 
 fn freezes_are_possible(config: &SimConfig) -> bool {
     let span = Nanos::from_micros(1)..=Nanos::from_secs(3_600);
     let ServerModel { pauses, quota, .. } = config.server;
-    pauses.is_none_or(|pauses| span.contains(&pauses.every) && pauses.lasts < pauses.every)
+    pauses.is_none_or(|pauses| span.contains(&pauses.interval) && pauses.length < pauses.interval)
         && quota.is_none_or(|quota| span.contains(&quota.period) && quota.cpu > Nanos::ZERO)
 }
 
 fn slow_is_possible(config: &SimConfig) -> bool {
-    config.server.slow.is_none_or(|slow| slow.from < slow.until && (0.0..=1_000.0).contains(&slow.factor))
+    config.server.slow.is_none_or(|slow| slow.start < slow.end && (0.0..=1_000.0).contains(&slow.factor))
 }
 
 fn scheduling_is_possible(config: &SimConfig) -> bool {
     let second = Nanos::from_secs(1);
-    config.server.scheduling.as_ref().is_none_or(|model| model.allocation_delay <= second && model.check <= second)
+    config.server.scheduling.as_ref().is_none_or(|model| model.allocation_delay <= second && model.check_cost <= second)
 }
 
 /// Whether there is one server, whose cores are always there and whose requests compute alone.
@@ -139,7 +142,7 @@ fn replicas_are_possible(config: &SimConfig) -> bool {
     config.replicas.is_none_or(|replicas| {
         (2..=16).contains(&replicas.servers)
             && u64::from(config.workload.clients) * u64::from(replicas.servers) <= 1_000_000
-            && replicas.give_up.is_none_or(|span| span > Nanos::ZERO && span <= Nanos::from_secs(3_600))
+            && replicas.credit_timeout.is_none_or(|span| span > Nanos::ZERO && span <= Nanos::from_secs(3_600))
     })
 }
 

@@ -1,9 +1,9 @@
 //! The clients: `leeward-core`'s client shells, and a timer for each.
 
 use crate::config::SimConfig;
-use crate::paced::Paced;
+use crate::pacing::PacedHalf;
 use crate::timer::Timer;
-use leeward_core::client::{Client, Outlet};
+use leeward_core::client::{Client, ClientSink};
 use leeward_core::params::{ParamError, Params};
 use leeward_core::registry::{Algorithm, Environment};
 use leeward_core::server::{Feedback, Outcome};
@@ -23,11 +23,11 @@ impl<T> Clients<T> {
         environment: &Environment,
     ) -> Result<Self, ParamError> {
         let (count, model) = (config.workload.clients, config.clients);
-        let give_up = config.replicas.and_then(|replicas| replicas.give_up);
+        let give_up = config.replicas.and_then(|replicas| replicas.credit_timeout);
         let client = || {
             let mut parts = (algorithm.build_client)(params, environment)?;
             if model.pacing > Nanos::ZERO {
-                parts.half = Box::new(Paced::new(parts.half, model.pacing));
+                parts.half = Box::new(PacedHalf::new(parts.half, model.pacing));
             }
             for timeout in [model.timeout, give_up].into_iter().flatten() {
                 parts.config.max_delay = parts.config.max_delay.min(timeout);
@@ -45,28 +45,28 @@ impl<T> Clients<T> {
         request: T,
         priority: Priority,
         random: u64,
-        outlet: &mut impl Outlet<T>,
+        outlet: &mut impl ClientSink<T>,
     ) {
         self.clients[client as usize].submit(now, request, priority, random, outlet);
     }
 
-    pub(crate) fn reply(
+    pub(crate) fn on_reply(
         &mut self,
         client: u32,
         now: Time,
         outcome: Outcome,
         round_trip: Nanos,
         feedback: &Feedback,
-        outlet: &mut impl Outlet<T>,
+        outlet: &mut impl ClientSink<T>,
     ) {
         self.clients[client as usize].on_reply(now, outcome, round_trip, feedback, outlet);
     }
 
-    pub(crate) fn credit(&mut self, client: u32, now: Time, feedback: &Feedback, outlet: &mut impl Outlet<T>) {
+    pub(crate) fn on_credit(&mut self, client: u32, now: Time, feedback: &Feedback, outlet: &mut impl ClientSink<T>) {
         self.clients[client as usize].on_credit(now, feedback, outlet);
     }
 
-    pub(crate) fn timer(&mut self, client: u32, now: Time, outlet: &mut impl Outlet<T>) {
+    pub(crate) fn on_timer(&mut self, client: u32, now: Time, outlet: &mut impl ClientSink<T>) {
         self.clients[client as usize].on_timer(now, outlet);
     }
 

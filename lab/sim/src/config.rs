@@ -4,15 +4,17 @@
 use crate::threads::wakes::WakeTable;
 use leeward_core::registry::Environment;
 use leeward_core::units::{Nanos, Rate, Time};
-use leeward_workload::service::Service;
+use leeward_workload::service_time::ServiceTime;
 use std::sync::Arc;
 
 pub use crate::graph::model::Graph;
-pub use crate::scheduling::{Balancing, Finding, Placing, Revoke, Scheduling, Start, Steal};
+pub use crate::scheduling::{
+    Balancing, DispatchPolicy, InitialCores, RevokePolicy, Scheduling, StealAmount, StealPolicy,
+};
 pub use crate::threads::model::Tier;
-pub use leeward_workload::application::MOST_STEPS;
-pub use leeward_workload::kinds::{CLASSES, MOST_KINDS};
-pub use leeward_workload::{Application, Arrivals, Kind, Kinds, Path, Segment, Shares, Step, Workload};
+pub use leeward_workload::application::MAX_STEPS;
+pub use leeward_workload::kinds::{CLASSES, MAX_KINDS};
+pub use leeward_workload::{Application, Arrivals, Path, RequestKind, RequestKinds, Segment, Shares, Step, Workload};
 
 /// Configuration of a single run.
 #[derive(Clone, Debug, PartialEq)]
@@ -24,7 +26,7 @@ pub struct SimConfig {
     /// The clients and what they ask.
     pub workload: Workload,
     /// Kinds of requests; the default has none: all are alike.
-    pub kinds: Kinds,
+    pub kinds: RequestKinds,
     /// Steps of a request at the server besides computing; the default takes no locks.
     pub application: Application,
     /// How the application's locks are made and taken.
@@ -59,14 +61,14 @@ pub struct SimConfig {
 
 impl SimConfig {
     /// Whether the controller rehearses.
-    pub fn rehearses(&self) -> bool {
+    pub fn is_shadow(&self) -> bool {
         self.enforced < 100
     }
 
     /// The testbed of Breakwater §5.1: 10 cores, 10 µs round trip, 1,000 clients of equal share, Poisson arrivals, an
     /// objective of ten times mean service and round trip, measured from 2 s to 4 s. `demand` is a multiple of
     /// [`ServerModel::capacity`].
-    pub fn testbed(service: Service, demand: f64) -> Self {
+    pub fn testbed(service: ServiceTime, demand: f64) -> Self {
         let (server, network) = (ServerModel::default(), NetworkModel::default());
         let rate = Rate(server.capacity(service.mean()).0 * demand);
         SimConfig {
@@ -80,7 +82,7 @@ impl SimConfig {
                 demand: vec![Segment { from: Nanos::ZERO, rate }],
                 service,
             },
-            kinds: Kinds::default(),
+            kinds: RequestKinds::default(),
             application: Application::default(),
             locks: LockModel::default(),
             clients: ClientModel::default(),
@@ -98,7 +100,7 @@ impl SimConfig {
     }
 
     /// How long a request of this kind takes on a core.
-    pub fn service_of(&self, kind: u8) -> &Service {
+    pub fn service_of(&self, kind: u8) -> &ServiceTime {
         let own = self.kinds.0.get(usize::from(kind)).and_then(|kind| kind.service.as_ref());
         own.unwrap_or(&self.workload.service)
     }
@@ -111,7 +113,7 @@ impl SimConfig {
     /// The part of this that a controller is told.
     pub fn environment(&self) -> Environment {
         let environment = Environment::new(self.server.cores, self.network.rtt, self.slo);
-        if self.server.scheduling.is_some() { environment.allocated() } else { environment }
+        if self.server.scheduling.is_some() { environment.with_allocator() } else { environment }
     }
 }
 
@@ -135,7 +137,7 @@ pub struct Replicas {
     /// Which of them a request is sent to first.
     pub first: FirstServer,
     /// How long a request waits for a credit at either server; `None`: for as long as the algorithm's client lets it.
-    pub give_up: Option<Nanos>,
+    pub credit_timeout: Option<Nanos>,
 }
 
 /// Which of several servers a request is sent to first.
@@ -167,17 +169,17 @@ pub struct ServerModel {
     /// CPU costs besides the service itself.
     pub costs: Costs,
     /// Savings of messages that share a read or a write; `None`: each packet is received and sent by itself, as on the papers' testbed.
-    pub sockets: Option<Sockets>,
+    pub sockets: Option<SocketCosts>,
     /// Packets that a core takes from its queue in one step (Shenango's softirq budget is 16).
     pub batch: u32,
     /// Work that a free core looks at first.
-    pub order: Order,
+    pub order: QueueOrder,
     /// When a request's admission is decided.
     pub aqm: Aqm,
     /// When the controller's slow half has its turns.
-    pub control: Turns,
+    pub control: ControlTiming,
     /// Whether the controller is told a request's path as its method.
-    pub methods: Methods,
+    pub methods: MethodVisibility,
     /// Time that the machine takes away; `None`: nothing, as on a testbed of the papers.
     pub stalls: Option<Stalls>,
     /// Time until an idle core begins with what has come for it; `None`: it begins at once.
@@ -187,14 +189,14 @@ pub struct ServerModel {
     /// CPU time that the process may take; `None`: all that its cores have.
     pub quota: Option<Quota>,
     /// A time in which whatever requests wait for without a core takes longer; `None`: there is none.
-    pub slow: Option<Slow>,
+    pub slow: Option<SlowPeriod>,
     /// How cores come and go; `None`: all are always there, and one without work takes another's at once.
     pub scheduling: Option<Scheduling>,
 }
 
 /// When the controller's slow half has its turns.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Turns {
+pub enum ControlTiming {
     /// Once per period, however busy the cores are.
     #[default]
     Ideal,
@@ -205,7 +207,7 @@ pub enum Turns {
 
 /// Knowledge of a controller about a request's way through the server.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Methods {
+pub enum MethodVisibility {
     /// Each path is a method of its own, as a procedure's number or a route says.
     #[default]
     Paths,
@@ -218,15 +220,15 @@ pub enum Methods {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stalls {
     /// Mean time from the end of one to the beginning of the next.
-    pub every: Nanos,
+    pub mean_interval: Nanos,
     /// Mean length.
-    pub lasts: Nanos,
+    pub mean_length: Nanos,
 }
 
 impl Stalls {
     /// The share of time that is left, 0..=1.
     pub fn available(&self) -> f64 {
-        self.every.0 as f64 / (self.every + self.lasts).0.max(1) as f64
+        self.mean_interval.0 as f64 / (self.mean_interval + self.mean_length).0.max(1) as f64
     }
 }
 
@@ -234,9 +236,9 @@ impl Stalls {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Pauses {
     /// From the beginning of one to the beginning of the next; the first begins after as long.
-    pub every: Nanos,
+    pub interval: Nanos,
     /// Length of each, less than `every`.
-    pub lasts: Nanos,
+    pub length: Nanos,
 }
 
 /// A quota of CPU time, as containers have: once the cores have taken it all, they stand still until the period ends (Linux, CFS
@@ -251,26 +253,26 @@ pub struct Quota {
 
 /// A time in which a disk, or a server further down, is slower than else.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Slow {
+pub struct SlowPeriod {
     /// Its beginning.
-    pub from: Nanos,
+    pub start: Nanos,
     /// Its end.
-    pub until: Nanos,
+    pub end: Nanos,
     /// Each wait without a core ([`Step::Wait`]) takes so many times as long.
     pub factor: f64,
 }
 
-impl Slow {
+impl SlowPeriod {
     /// How many times as long a wait takes that begins now.
-    pub(crate) fn factor_at(this: Option<Slow>, now: Time) -> f64 {
+    pub(crate) fn factor_at(this: Option<SlowPeriod>, now: Time) -> f64 {
         let now = now.since(Time::ZERO);
-        this.filter(|slow| slow.from <= now && now < slow.until).map_or(1.0, |slow| slow.factor)
+        this.filter(|slow| slow.start <= now && now < slow.end).map_or(1.0, |slow| slow.factor)
     }
 }
 
 /// Work that a free core looks at first.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Order {
+pub enum QueueOrder {
     /// Its run queue; packets wait until that is empty (Shenango's scheduler, on which the papers were measured).
     #[default]
     TasksFirst,
@@ -296,7 +298,7 @@ pub struct LockModel {
     /// Way in which a request waits.
     pub kind: LockKind,
     /// Alternative of a request to waiting.
-    pub acquire: Acquire,
+    pub acquire: LockPolicy,
 }
 
 /// Way in which a request waits for a lock. Either way the lock goes to the request that has waited longest.
@@ -312,7 +314,7 @@ pub enum LockKind {
 
 /// When a request does without a lock that somebody else holds: it gives back the locks it has and ends as a drop.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Acquire {
+pub enum LockPolicy {
     /// Never.
     #[default]
     Plain,
@@ -325,22 +327,22 @@ pub enum Acquire {
         /// Whether a request that waits is asked again when its turn comes, and refused if its budget has been spent by then:
         /// ours. The runtime's locks ask once more when it has got its core, which
         /// a request that has been handed the lock still waits for here. As published, it is asked before it waits and never again.
-        again: bool,
+        recheck: bool,
     },
     /// At once.
     Try,
     /// When it has waited this long for it.
     Timed {
         /// How long.
-        after: Nanos,
+        timeout: Nanos,
     },
 }
 
-impl Acquire {
+impl LockPolicy {
     /// The same without our addition: a request that waits is not asked again.
     pub fn as_published(self) -> Self {
         match self {
-            Acquire::UnlessCongested { budget, .. } => Acquire::UnlessCongested { budget, again: false },
+            LockPolicy::UnlessCongested { budget, .. } => LockPolicy::UnlessCongested { budget, recheck: false },
             other => other,
         }
     }
@@ -366,18 +368,18 @@ pub struct Costs {
 /// session leave together as far as they are ready. So the deeper sockets are, the cheaper a request. [`Costs`] are those of a
 /// message by itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Sockets {
+pub struct SocketCosts {
     /// CPU time of receiving a message that was read together with an earlier one of its session.
     pub receive: Nanos,
     /// CPU time of sending a message that leaves in one write with another of its session.
     pub send: Nanos,
     /// CPU time of a write that leaves in one system call with those of other sessions.
-    pub together: Nanos,
+    pub batched_write: Nanos,
 }
 
-impl Sockets {
+impl SocketCosts {
     /// Messages that a core takes from a socket in one turn.
-    pub const TURN: usize = 64;
+    pub const READ_QUANTUM: usize = 64;
     /// Span for which an answer waits for others of its session that are on their way, and so long do drops, credits and quick answers for
     /// those of other sessions. They wait for nothing when no request waits for a core.
     pub const HOLD: Nanos = Nanos::from_micros(20);
@@ -409,10 +411,10 @@ impl Default for ServerModel {
             costs: Costs::default(),
             sockets: None,
             batch: 16,
-            order: Order::TasksFirst,
+            order: QueueOrder::TasksFirst,
             aqm: Aqm::Head,
-            control: Turns::Ideal,
-            methods: Methods::Paths,
+            control: ControlTiming::Ideal,
+            methods: MethodVisibility::Paths,
             stalls: None,
             wake: None,
             pauses: None,
@@ -433,7 +435,7 @@ impl ServerModel {
     /// Share of the cores' time that stalls, pauses and the quota leave, 0..=1.
     pub fn available(&self) -> f64 {
         let stalls = self.stalls.map_or(1.0, |stalls| stalls.available());
-        let pauses = self.pauses.map_or(1.0, |pauses| 1.0 - pauses.lasts.0 as f64 / pauses.every.0.max(1) as f64);
+        let pauses = self.pauses.map_or(1.0, |pauses| 1.0 - pauses.length.0 as f64 / pauses.interval.0.max(1) as f64);
         let quota =
             self.quota.map_or(1.0, |quota| quota.cpu.0 as f64 / (quota.period.0.max(1) as f64 * f64::from(self.cores)));
         (stalls * pauses).min(quota)

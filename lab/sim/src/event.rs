@@ -9,7 +9,7 @@ pub(crate) enum Event {
     /// This client issues a request.
     Issue(u32),
     /// A message reaches the server.
-    ToServer(Packet),
+    PacketArrived(Packet),
     /// A response or drop reaches its client.
     Reply(RequestId, Outcome, Feedback),
     /// An explicit credit message reaches its client.
@@ -19,7 +19,7 @@ pub(crate) enum Event {
     /// A request has waited long enough for a lock: its wait of this number.
     LockTimeout(RequestId, u32),
     /// Arrival of what a request waits for without a core.
-    Returns(RequestId),
+    WaitEnded(RequestId),
     /// A client's timer.
     Timer(u32),
     /// The controller's slow half is due.
@@ -29,7 +29,7 @@ pub(crate) enum Event {
     /// A granted core can be used.
     Granted(u32),
     /// A core that looks for work sees some, or gives up; the number tells an overtaken event from the valid one.
-    Look(u32, u32),
+    SearchStep(u32, u32),
     /// The measured part begins.
     WarmedUp,
     /// A window of the time series ends.

@@ -1,28 +1,28 @@
 //! Kinds of requests at the server: what a request's kind tells its controller, and what each kind came to. Never here: which
 //! kinds there are, and what a controller makes of them.
 
-use crate::config::{Kinds, SimConfig};
+use crate::config::{RequestKinds, SimConfig};
 use crate::requests::Request;
-use leeward_controllers::edge::{cost::Estimate, deadline};
+use leeward_controllers::edge::{cost::CostEstimate, deadline};
 use leeward_core::server::Arrival;
 use leeward_core::units::{Nanos, Time};
-use leeward_outcome::{Counts, Distribution, KindOutcome};
+use leeward_outcome::{Distribution, KindOutcome, RequestCounts};
 
 /// Knowledge of a server about the kinds of its requests: what they say of themselves, and how long those before them took.
-pub(crate) struct Known {
-    kinds: Kinds,
+pub(crate) struct KindEstimates {
+    kinds: RequestKinds,
     /// Objective of a kind that has no deadline of its own.
     slo: Nanos,
     /// Round trip, which a client takes off its deadline.
     rtt: Nanos,
     /// Time on a core, by kind.
-    estimates: Vec<Estimate>,
+    estimates: Vec<CostEstimate>,
 }
 
-impl Known {
+impl KindEstimates {
     pub(crate) fn new(config: &SimConfig) -> Self {
-        let estimates = config.kinds.0.iter().map(|_| Estimate::default()).collect();
-        Known { kinds: config.kinds.clone(), slo: config.slo, rtt: config.network.rtt, estimates }
+        let estimates = config.kinds.0.iter().map(|_| CostEstimate::default()).collect();
+        KindEstimates { kinds: config.kinds.clone(), slo: config.slo, rtt: config.network.rtt, estimates }
     }
 
     /// `arrival` with what is known of a request which has `ahead` to wait for if it is admitted. The same where all requests
@@ -38,47 +38,47 @@ impl Known {
     }
 
     /// A request was executed.
-    pub(crate) fn executed(&self, request: &Request) {
+    pub(crate) fn record_execution(&self, request: &Request) {
         if let Some(estimate) = self.estimates.get(usize::from(request.kind)) {
-            estimate.note(request.service);
+            estimate.record(request.service);
         }
     }
 }
 
 /// Books of each kind.
-pub(crate) struct Books {
+pub(crate) struct KindStats {
     warmup: Time,
-    rows: Vec<Book>,
+    rows: Vec<KindRecord>,
 }
 
-struct Book {
+struct KindRecord {
     name: String,
     /// Latest response that is in time.
     objective: Nanos,
-    counts: Counts,
-    at_warmup: Counts,
+    counts: RequestCounts,
+    at_warmup: RequestCounts,
     latency: Distribution,
 }
 
-impl Books {
+impl KindStats {
     pub(crate) fn new(config: &SimConfig) -> Self {
-        let rows = config.kinds.0.iter().map(|kind| Book {
+        let rows = config.kinds.0.iter().map(|kind| KindRecord {
             name: kind.name.clone(),
             objective: kind.deadline.unwrap_or(config.slo),
-            counts: Counts::default(),
-            at_warmup: Counts::default(),
+            counts: RequestCounts::default(),
+            at_warmup: RequestCounts::default(),
             latency: Distribution::new(),
         });
-        Books { warmup: Time::ZERO + config.warmup, rows: rows.collect() }
+        KindStats { warmup: Time::ZERO + config.warmup, rows: rows.collect() }
     }
 
     /// The measured part begins.
-    pub(crate) fn warmed_up(&mut self) {
+    pub(crate) fn end_warmup(&mut self) {
         self.rows.iter_mut().for_each(|row| row.at_warmup = row.counts);
     }
 
     /// Counts an event of a request of this kind.
-    pub(crate) fn count(&mut self, kind: u8, event: impl FnOnce(&mut Counts)) {
+    pub(crate) fn count(&mut self, kind: u8, event: impl FnOnce(&mut RequestCounts)) {
         if let Some(row) = self.rows.get_mut(usize::from(kind)) {
             event(&mut row.counts);
         }
@@ -90,7 +90,7 @@ impl Books {
     }
 
     /// A client has received a response.
-    pub(crate) fn completed(&mut self, now: Time, kind: u8, latency: Nanos) {
+    pub(crate) fn record_completion(&mut self, now: Time, kind: u8, latency: Nanos) {
         let Some(row) = self.rows.get_mut(usize::from(kind)) else { return };
         row.counts.completed += 1;
         row.counts.good += u64::from(latency <= row.objective);
@@ -100,14 +100,15 @@ impl Books {
     }
 
     /// Whether the kinds' counts add up to those of the whole.
-    pub(crate) fn add_up_to(&self, whole: &Counts) -> bool {
-        let sum = self.rows.iter().fold(Counts::default(), |sum, row| sum.and(&row.counts));
-        self.rows.is_empty() || Counts { sent_again: whole.sent_again, unfinished: whole.unfinished, ..sum } == *whole
+    pub(crate) fn sums_to(&self, whole: &RequestCounts) -> bool {
+        let sum = self.rows.iter().fold(RequestCounts::default(), |sum, row| sum.plus(&row.counts));
+        self.rows.is_empty()
+            || RequestCounts { sent_again: whole.sent_again, unfinished: whole.unfinished, ..sum } == *whole
     }
 
     /// Outcomes, in the kinds' order.
     pub(crate) fn report(&self) -> Vec<KindOutcome> {
-        let outcome = |row: &Book| KindOutcome {
+        let outcome = |row: &KindRecord| KindOutcome {
             name: row.name.clone(),
             objective: row.objective,
             counts: row.counts.since(&row.at_warmup),

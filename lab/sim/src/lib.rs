@@ -25,23 +25,23 @@
 
 #![forbid(unsafe_code)]
 
-mod agenda;
-mod answers;
 mod audit;
 mod check;
 mod clients;
 pub mod config;
 mod event;
+mod event_queue;
 pub mod graph;
 mod heap;
-mod instant;
 mod kinds;
 mod locks;
 pub mod oracle;
-mod paced;
+mod pacing;
+mod pending_responses;
 mod replicas;
 mod requests;
 mod run;
+mod run_guard;
 pub mod scheduling;
 mod server;
 mod server_queues;
@@ -54,7 +54,7 @@ mod wire;
 
 pub use config::SimConfig;
 pub use leeward_outcome::RunOutcome;
-pub use leeward_workload::{rng, service};
+pub use leeward_workload::{rng, service_time};
 
 use leeward_core::params::{ParamError, Params};
 use leeward_core::registry::Algorithm;
@@ -93,14 +93,14 @@ pub enum SimError {
 }
 
 /// The wish of nobody.
-static NEVER: AtomicBool = AtomicBool::new(false);
+static NO_STOP: AtomicBool = AtomicBool::new(false);
 
 /// Runs one simulation, single-threaded: the same arguments give the same report on any machine.
 ///
 /// # Errors
 /// An impossible configuration, parameters that can't stand together, or a run that never moves on from some instant.
 pub fn simulate(config: &SimConfig, algorithm: &Algorithm, params: &Params) -> Result<RunOutcome, SimError> {
-    simulate_until(config, algorithm, params, &NEVER)
+    simulate_until(config, algorithm, params, &NO_STOP)
 }
 
 /// Like [`simulate`], until `stop` is set: the run then ends before its next event.
@@ -131,9 +131,9 @@ pub fn simulate_until(
         return replicas::simulate(config, replicas, algorithm, params, stop);
     }
     if algorithm.name == oracle::ALGORITHM.name {
-        return oracle::best(|margin| play(config, algorithm, params, |halves| halves, margin, stop));
+        return oracle::best(|margin| simulate_server(config, algorithm, params, |halves| halves, margin, stop));
     }
-    play(config, algorithm, params, |halves| halves, None, stop)
+    simulate_server(config, algorithm, params, |halves| halves, None, stop)
 }
 
 /// Like [`simulate`], with the server's halves taken through `wrap` first: to record what they decide
@@ -141,17 +141,17 @@ pub fn simulate_until(
 ///
 /// # Errors
 /// Those of [`simulate`]; replicas, which would need several wrappers.
-pub fn simulate_through(
+pub fn simulate_wrapped(
     config: &SimConfig,
     algorithm: &Algorithm,
     params: &Params,
     wrap: impl FnOnce(ServerHalves) -> ServerHalves,
 ) -> Result<RunOutcome, SimError> {
-    play(config, algorithm, params, wrap, None, &NEVER)
+    simulate_server(config, algorithm, params, wrap, None, &NO_STOP)
 }
 
 /// Plays one run of a server. `margin` is the oracle's, if it is not to learn one.
-fn play(
+fn simulate_server(
     config: &SimConfig,
     algorithm: &Algorithm,
     params: &Params,

@@ -13,7 +13,7 @@ pub(crate) struct Waiter {
     pub(crate) request: RequestId,
     pub(crate) since: Time,
     /// The core that it burns, if it spins.
-    pub(crate) spins_on: Option<usize>,
+    pub(crate) spinning_core: Option<usize>,
 }
 
 /// A lock. Waiters get it in the order in which they came, from hand to hand: the lock is never free while a request
@@ -26,17 +26,17 @@ pub(crate) struct Lock {
     occupancy: Occupancy,
     /// When the last one that got it after waiting had begun to wait: first in, first out.
     last_served: Time,
-    out_of_turn: bool,
+    out_of_order: bool,
     acquisitions: u64,
     waited: u64,
     refusals: u64,
     waits: Distribution,
-    held: u128,
+    held_time: u128,
 }
 
 /// The measured part of the run.
 #[derive(Clone, Copy, Debug)]
-struct Measured {
+struct MeasuredInterval {
     from: Time,
     to: Time,
 }
@@ -44,7 +44,7 @@ struct Measured {
 /// All locks of the application.
 pub(crate) struct Locks {
     locks: Vec<Lock>,
-    measured: Measured,
+    measured: MeasuredInterval,
 }
 
 impl Locks {
@@ -55,14 +55,14 @@ impl Locks {
             waiters: VecDeque::new(),
             occupancy: Occupancy::default(),
             last_served: Time::ZERO,
-            out_of_turn: false,
+            out_of_order: false,
             acquisitions: 0,
             waited: 0,
             refusals: 0,
             waits: Distribution::new(),
-            held: 0,
+            held_time: 0,
         };
-        let measured = Measured { from: Time::ZERO + warmup, to: Time::ZERO + duration };
+        let measured = MeasuredInterval { from: Time::ZERO + warmup, to: Time::ZERO + duration };
         Locks { locks: names.iter().map(lock).collect(), measured }
     }
 
@@ -72,7 +72,7 @@ impl Locks {
         if own.holder.is_some() {
             return false;
         }
-        own.got(request, now, Nanos::ZERO, self.measured);
+        own.set_holder(request, now, Nanos::ZERO, self.measured);
         true
     }
 
@@ -82,24 +82,24 @@ impl Locks {
     }
 
     /// `waiter` joins the others.
-    pub(crate) fn wait(&mut self, lock: usize, waiter: Waiter) {
+    pub(crate) fn enqueue(&mut self, lock: usize, waiter: Waiter) {
         let own = &mut self.locks[lock];
         own.occupancy.enter(waiter.since);
         own.waiters.push_back(waiter);
     }
 
     /// A request does not get `lock` and does not wait for it.
-    pub(crate) fn refuse(&mut self, lock: usize, now: Time) {
+    pub(crate) fn reject(&mut self, lock: usize, now: Time) {
         self.locks[lock].refusals += u64::from(now >= self.measured.from);
     }
 
     /// `request` stops waiting for `lock` without having got it.
-    pub(crate) fn give_up(&mut self, lock: usize, request: RequestId, now: Time) -> Option<Waiter> {
+    pub(crate) fn cancel_wait(&mut self, lock: usize, request: RequestId, now: Time) -> Option<Waiter> {
         let own = &mut self.locks[lock];
         let place = own.waiters.iter().position(|waiter| waiter.request == request)?;
         let waiter = own.waiters.remove(place)?;
         own.occupancy.leave(now, waiter.since);
-        self.refuse(lock, now);
+        self.reject(lock, now);
         Some(waiter)
     }
 
@@ -107,23 +107,23 @@ impl Locks {
     pub(crate) fn release(&mut self, lock: usize, now: Time) {
         let own = &mut self.locks[lock];
         if let Some((_, since)) = own.holder.take() {
-            own.held += self.measured.part(since, now);
+            own.held_time += self.measured.part(since, now);
         }
     }
 
     /// The turn of the oldest waiter has come: it waits no longer.
-    pub(crate) fn next(&mut self, lock: usize, now: Time) -> Option<Waiter> {
+    pub(crate) fn pop_waiter(&mut self, lock: usize, now: Time) -> Option<Waiter> {
         let own = &mut self.locks[lock];
         let next = own.waiters.pop_front()?;
         own.occupancy.leave(now, next.since);
-        own.out_of_turn |= next.since < own.last_served;
+        own.out_of_order |= next.since < own.last_served;
         own.last_served = next.since;
         Some(next)
     }
 
     /// Gives `lock`, which is free, to the waiter whose turn it is.
-    pub(crate) fn hand(&mut self, lock: usize, next: Waiter, now: Time) {
-        self.locks[lock].got(next.request, now, now.since(next.since), self.measured);
+    pub(crate) fn grant(&mut self, lock: usize, next: Waiter, now: Time) {
+        self.locks[lock].set_holder(next.request, now, now.since(next.since), self.measured);
     }
 
     /// The holder of `lock`.
@@ -143,11 +143,11 @@ impl Locks {
     pub(crate) fn contradiction(&self) -> Option<String> {
         self.locks.iter().find_map(|lock| {
             let name = &lock.name;
-            if lock.out_of_turn {
+            if lock.out_of_order {
                 Some(format!("`{name}` did not go to the one that had waited longest"))
             } else if lock.holder.is_none() && !lock.waiters.is_empty() {
                 Some(format!("requests wait for `{name}`, which nobody holds"))
-            } else if !lock.occupancy.holds_so_far() {
+            } else if !lock.occupancy.is_consistent() {
                 Some(format!("Little's law does not hold for those who wait for `{name}`"))
             } else {
                 None
@@ -165,15 +165,15 @@ impl Locks {
                 name: lock.name,
                 kind: None,
                 span: measured.to.since(measured.from),
-                acquired: lock.acquisitions,
-                waited: lock.waited,
-                refused: lock.refusals,
+                acquisitions: lock.acquisitions,
+                contended: lock.waited,
+                rejected: lock.refusals,
                 wait_mean_ns: waits.mean_ns,
                 wait_p50: waits.p50,
                 wait_p99: waits.p99,
                 wait_max: Some(waits.max),
                 waiting: Some(lock.waiters.len() as u64),
-                utilization: Some((lock.held + held_still) as f64 / span),
+                utilization: Some((lock.held_time + held_still) as f64 / span),
             }
         };
         self.locks.into_iter().map(one).collect()
@@ -181,7 +181,7 @@ impl Locks {
 }
 
 impl Lock {
-    fn got(&mut self, request: RequestId, now: Time, waited: Nanos, measured: Measured) {
+    fn set_holder(&mut self, request: RequestId, now: Time, waited: Nanos, measured: MeasuredInterval) {
         self.holder = Some((request, now));
         if now >= measured.from {
             self.acquisitions += 1;
@@ -191,7 +191,7 @@ impl Lock {
     }
 }
 
-impl Measured {
+impl MeasuredInterval {
     /// How much of a span falls into it, ns.
     fn part(self, from: Time, to: Time) -> u128 {
         to.min(self.to).since(from.max(self.from)).0.into()

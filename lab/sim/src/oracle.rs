@@ -14,9 +14,9 @@
 //! earliest deadline first.
 
 use crate::SimError;
-use crate::config::{Pauses, ServerModel, SimConfig, Slow};
+use crate::config::{Pauses, ServerModel, SimConfig, SlowPeriod};
 use crate::requests::RequestId;
-use crate::stalls::paused;
+use crate::stalls::paused_end;
 use leeward_core::none;
 use leeward_core::registry::{Algorithm, Registry};
 use leeward_core::units::{Nanos, Time};
@@ -47,9 +47,9 @@ pub fn registry() -> Registry {
 const STEP: f64 = 0.02;
 const LATE_ALLOWED: f64 = 0.001;
 /// The objective is one of the 99th percentile.
-const LATE_OF_BEST: f64 = 0.01;
+const MAX_LATE_SHARE: f64 = 0.01;
 /// A margin leaves at least this part of the objective to requests: it would else never learn that it is too large.
-const MOST_MARGIN: f64 = 0.9;
+const MAX_MARGIN: f64 = 0.9;
 
 /// Margins of the other runs, as parts of the objective. The first admits everything.
 const FIXED: [f64; 7] = [f64::NEG_INFINITY, 0.0, 0.1, 0.2, 0.35, 0.5, 0.7];
@@ -62,7 +62,7 @@ const FIXED: [f64; 7] = [f64::NEG_INFINITY, 0.0, 0.1, 0.2, 0.35, 0.5, 0.7];
 pub(crate) fn best(play: impl Fn(Option<f64>) -> Result<RunOutcome, SimError>) -> Result<RunOutcome, SimError> {
     let merit = |run: &RunOutcome| {
         let late = run.counts.completed - run.counts.good;
-        let is_late = late as f64 > LATE_OF_BEST * run.counts.completed as f64;
+        let is_late = late as f64 > MAX_LATE_SHARE * run.counts.completed as f64;
         run.counts.good as f64 / if is_late { 1.1 } else { 1.0 }
     };
     let mut best = play(None)?;
@@ -77,7 +77,7 @@ pub(crate) fn best(play: impl Fn(Option<f64>) -> Result<RunOutcome, SimError>) -
 
 /// A request that was admitted.
 #[derive(Clone, Copy, Debug, Default)]
-struct Admitted {
+struct AdmittedRequest {
     path: usize,
     service: Nanos,
     /// Each of its waits without a core takes so many times as long.
@@ -90,13 +90,13 @@ pub(crate) struct Oracle {
     application: Application,
     /// Cores, less what stalls and quotas take.
     cores: f64,
-    slow: Option<Slow>,
+    slow: Option<SlowPeriod>,
     pauses: Option<Pauses>,
     overhead: Nanos,
     round_trip: Nanos,
     slo: Nanos,
     /// Requests under way.
-    under_way: u32,
+    in_flight: u32,
     /// CPU time of what is under way, ns.
     work: u64,
     /// The holds of each lock that are under way, ns.
@@ -106,12 +106,12 @@ pub(crate) struct Oracle {
     /// Whether they stay as they are.
     is_fixed: bool,
     /// By slot.
-    admitted: Vec<Admitted>,
+    admitted: Vec<AdmittedRequest>,
 }
 
 impl Oracle {
     /// The oracle of a run with `algorithm`, if that is what it is.
-    pub(crate) fn of(config: &SimConfig, algorithm: &Algorithm) -> Option<Box<Self>> {
+    pub(crate) fn from_config(config: &SimConfig, algorithm: &Algorithm) -> Option<Box<Self>> {
         (algorithm.name == ALGORITHM.name).then(|| {
             Box::new(Oracle {
                 application: config.application.clone(),
@@ -122,7 +122,7 @@ impl Oracle {
                 overhead: config.server.costs.per_request(),
                 round_trip: config.network.rtt + config.network.jitter * 2,
                 slo: config.slo,
-                under_way: 0,
+                in_flight: 0,
                 work: 0,
                 holds: vec![0; config.application.locks.len()],
                 margins: vec![0.0; config.application.paths.len().max(1)],
@@ -139,26 +139,26 @@ impl Oracle {
     }
 
     /// Whether a request that is issued now will be answered within `objective`. If so, it counts as under way.
-    pub(crate) fn admits(&mut self, request: RequestId, service: Nanos, path: u8, objective: Nanos, now: Time) -> bool {
+    pub(crate) fn admit(&mut self, request: RequestId, service: Nanos, path: u8, objective: Nanos, now: Time) -> bool {
         let path = usize::from(path);
-        let admitted = Admitted { path, service, slowness: Slow::factor_at(self.slow, now), objective };
+        let admitted = AdmittedRequest { path, service, slowness: SlowPeriod::factor_at(self.slow, now), objective };
         if self.predict(&admitted, now).0 as f64 + self.margins[path] > objective.0 as f64 {
             return false;
         }
         if self.admitted.len() <= request.slot() {
-            self.admitted.resize(request.slot() + 1, Admitted::default());
+            self.admitted.resize(request.slot() + 1, AdmittedRequest::default());
         }
         self.admitted[request.slot()] = admitted;
-        self.under_way += 1;
+        self.in_flight += 1;
         self.work += self.work_of(&admitted);
         self.each_hold(&admitted, |holds, hold| *holds += hold);
         true
     }
 
     /// Span from the issue to the response.
-    fn predict(&self, request: &Admitted, now: Time) -> Nanos {
+    fn predict(&self, request: &AdmittedRequest, now: Time) -> Nanos {
         // Those that are executing leave no more work to wait for than the cores can do at once.
-        let queued = 1.0 - self.cores / f64::from(self.under_way.max(1));
+        let queued = 1.0 - self.cores / f64::from(self.in_flight.max(1));
         let queue = Nanos((self.work as f64 * queued.max(0.0) / self.cores) as u64);
         // Holds that are under way are worked off while the request is on its way to the lock.
         let mut at = queue + self.overhead;
@@ -173,17 +173,17 @@ impl Oracle {
             at += request.service;
         }
         let span = at + self.round_trip;
-        self.pauses.map_or(span, |pauses| paused(pauses, now, now + span).since(now))
+        self.pauses.map_or(span, |pauses| paused_end(pauses, now, now + span).since(now))
     }
 
     /// Span that a request spends at one of its steps.
-    fn length(&self, request: &Admitted, step: usize, what: &Step) -> Nanos {
+    fn length(&self, request: &AdmittedRequest, step: usize, what: &Step) -> Nanos {
         let length = self.application.length(request.path, step, request.service);
         if let Step::Wait(_) = what { length.scale(request.slowness) } else { length }
     }
 
     /// CPU time of a request, ns.
-    fn work_of(&self, request: &Admitted) -> u64 {
+    fn work_of(&self, request: &AdmittedRequest) -> u64 {
         let waits = |(step, what): (usize, &Step)| match what {
             Step::Wait(_) => self.application.length(request.path, step, request.service).0,
             _ => 0,
@@ -193,26 +193,26 @@ impl Oracle {
     }
 
     /// A request that was admitted ends at its client after all: its client sends no more for now, or has given up.
-    pub(crate) fn ends_at_client(&mut self, request: RequestId) {
-        self.ends(request);
+    pub(crate) fn on_client_end(&mut self, request: RequestId) {
+        self.remove(request);
     }
 
     /// A response or a drop leaves the server.
-    pub(crate) fn leaves(&mut self, request: RequestId, issued: Time, now: Time) {
-        let Admitted { path, objective, .. } = self.ends(request);
+    pub(crate) fn on_departure(&mut self, request: RequestId, issued: Time, now: Time) {
+        let AdmittedRequest { path, objective, .. } = self.remove(request);
         if self.is_fixed {
             return;
         }
         let step = self.slo.0 as f64 * STEP;
         let is_late = now.since(issued) + self.round_trip / 2 > objective;
         let change = if is_late { step } else { -step * LATE_ALLOWED };
-        self.margins[path] = (self.margins[path] + change).clamp(0.0, self.slo.0 as f64 * MOST_MARGIN);
+        self.margins[path] = (self.margins[path] + change).clamp(0.0, self.slo.0 as f64 * MAX_MARGIN);
     }
 
     /// A request is under way no longer.
-    fn ends(&mut self, request: RequestId) -> Admitted {
+    fn remove(&mut self, request: RequestId) -> AdmittedRequest {
         let admitted = self.admitted[request.slot()];
-        self.under_way -= 1;
+        self.in_flight -= 1;
         self.work -= self.work_of(&admitted);
         self.each_hold(&admitted, |holds, hold| *holds -= hold);
         admitted
@@ -223,7 +223,7 @@ impl Oracle {
     }
 
     /// Tells `change` for how long a request has each of its locks.
-    fn each_hold(&mut self, request: &Admitted, change: impl Fn(&mut u64, u64)) {
+    fn each_hold(&mut self, request: &AdmittedRequest, change: impl Fn(&mut u64, u64)) {
         let mut held = 0u64;
         for step in 0..self.steps(request.path).len() {
             let what = self.steps(request.path)[step];

@@ -4,10 +4,10 @@
 //! to, and the request's end. Never here: what happens inside a server or a session.
 
 use crate::SimError;
-use crate::agenda::Agenda;
 use crate::audit::Audit;
-use crate::config::{FirstServer, Kinds, Replicas, SimConfig};
-use crate::requests::{Attempt, End, Ended, Request, RequestId, Requests};
+use crate::config::{FirstServer, Replicas, RequestKinds, SimConfig};
+use crate::event_queue::EventQueue;
+use crate::requests::{Attempt, EndedRequest, Request, RequestId, RequestOutcome, Requests};
 use crate::run::Run;
 use crate::stats::{Occupancy, Stats};
 use leeward_core::params::Params;
@@ -28,19 +28,19 @@ pub(crate) fn simulate(
     params: &Params,
     stop: &AtomicBool,
 ) -> Result<RunOutcome, SimError> {
-    let configs: Vec<SimConfig> = (0..replicas.servers).map(|server| alone(config, replicas, server)).collect();
+    let configs: Vec<SimConfig> = (0..replicas.servers).map(|server| server_config(config, replicas, server)).collect();
     let mut servers = Vec::with_capacity(configs.len());
     for config in &configs {
         let halves = algorithm.server(params, &config.environment())?;
         servers.push(Run::new(config, algorithm, params, halves, None, stop)?);
     }
-    Whole::new(config, replicas, servers).finish()
+    ReplicatedService::new(config, replicas, servers).finish()
 }
 
 /// Configuration of a single server: its own part of the objective, and random numbers of its own. Requests come from
 /// here.
-fn alone(config: &SimConfig, replicas: Replicas, server: u32) -> SimConfig {
-    let mut kinds = Kinds::clone(&config.kinds);
+fn server_config(config: &SimConfig, replicas: Replicas, server: u32) -> SimConfig {
+    let mut kinds = RequestKinds::clone(&config.kinds);
     for kind in &mut kinds.0 {
         kind.deadline = kind.deadline.map(|deadline| replicas.objective(deadline));
     }
@@ -72,28 +72,28 @@ struct Progress {
     /// Its path through the application.
     path: u8,
     /// The request has been sent to a second server.
-    again: bool,
+    retried: bool,
 }
 
 /// The service as its clients see it.
-struct Whole<'a> {
+struct ReplicatedService<'a> {
     config: &'a SimConfig,
     replicas: Replicas,
     servers: Vec<Run<'a>>,
     now: Time,
-    agenda: Agenda<Event>,
+    event_queue: EventQueue<Event>,
     arrivals: ArrivalStream,
     /// Requests with their clients and times of issue; one record each, wherever they are.
     requests: Requests,
     /// By slot.
     progress: Vec<Progress>,
     /// Ends at a server that have not been looked at.
-    ended: VecDeque<(usize, Ended)>,
+    ended: VecDeque<(usize, EndedRequest)>,
     /// The server that each client asks first next time.
-    turns: Vec<u32>,
+    next_server: Vec<u32>,
     stats: Stats,
     /// Requests under way, for Little's law.
-    under_way: Occupancy,
+    in_flight: Occupancy,
     /// From the issue to the news that the first server has not served it.
     failure_delay: Distribution,
     audit: Audit,
@@ -104,26 +104,26 @@ struct Whole<'a> {
     path_rng: Rng,
 }
 
-impl<'a> Whole<'a> {
+impl<'a> ReplicatedService<'a> {
     fn new(config: &'a SimConfig, replicas: Replicas, servers: Vec<Run<'a>>) -> Self {
         let turns = match replicas.first {
             FirstServer::Primary => Vec::new(),
             // They don't all begin with the same one.
             FirstServer::InTurn => (0..config.workload.clients).map(|client| client % replicas.servers).collect(),
         };
-        Whole {
+        ReplicatedService {
             config,
             replicas,
             servers,
             now: Time::ZERO,
-            agenda: Agenda::new(),
+            event_queue: EventQueue::new(),
             arrivals: ArrivalStream::new(&config.workload, config.seed),
             requests: Requests::new(),
             progress: Vec::new(),
             ended: VecDeque::new(),
-            turns,
+            next_server: turns,
             stats: Stats::new(config),
-            under_way: Occupancy::default(),
+            in_flight: Occupancy::default(),
             failure_delay: Distribution::new(),
             audit: Audit::default(),
             events: 0,
@@ -136,9 +136,9 @@ impl<'a> Whole<'a> {
 
     /// Runs to the end.
     fn finish(mut self) -> Result<RunOutcome, SimError> {
-        self.agenda.schedule(Time::ZERO + self.config.warmup, Event::WarmedUp);
+        self.event_queue.schedule(Time::ZERO + self.config.warmup, Event::WarmedUp);
         if let Some(window) = self.config.window {
-            self.agenda.schedule(Time::ZERO + window, Event::Window);
+            self.event_queue.schedule(Time::ZERO + window, Event::Window);
         }
         self.schedule_issue();
         self.servers.iter_mut().for_each(Run::start);
@@ -149,7 +149,7 @@ impl<'a> Whole<'a> {
 
     /// The earliest event of all: of those at the same time what happens here comes first, then the servers in order.
     fn step(&mut self, end: Time) -> Result<bool, SimError> {
-        let mut first = (self.agenda.next_at(), None);
+        let mut first = (self.event_queue.next_time(), None);
         for (index, server) in self.servers.iter().enumerate() {
             let at = server.next_at();
             if at < first.0 {
@@ -162,17 +162,17 @@ impl<'a> Whole<'a> {
                     return Ok(false);
                 }
                 self.now = first.0;
-                self.look_at(server);
+                self.collect_ended(server);
             }
             (_, None) => {
-                let Some((now, event)) = self.agenda.pop(end) else { return Ok(false) };
+                let Some((now, event)) = self.event_queue.pop(end) else { return Ok(false) };
                 self.now = now;
                 self.events += 1;
                 self.handle(event);
             }
         }
         while let Some((server, ended)) = self.ended.pop_front() {
-            self.ends(server, ended);
+            self.on_attempt_ended(server, ended);
         }
         Ok(true)
     }
@@ -180,26 +180,26 @@ impl<'a> Whole<'a> {
     fn handle(&mut self, event: Event) {
         match event {
             Event::Issue(client) => self.issue(client),
-            Event::WarmedUp => self.stats.warmed_up(self.now),
+            Event::WarmedUp => self.stats.end_warmup(self.now),
             Event::Window => {
-                let gauges = sum(self.servers.iter().map(Run::gauges));
+                let gauges = sum_gauges(self.servers.iter().map(Run::gauges));
                 let delay = self.servers.iter().map(|server| server.delay_at(self.now)).max().unwrap_or_default();
-                self.stats.window_ends(self.now, gauges, delay, None);
+                self.stats.end_window(self.now, gauges, delay, None);
                 if let Some(window) = self.config.window {
-                    self.agenda.schedule(self.now + window, Event::Window);
+                    self.event_queue.schedule(self.now + window, Event::Window);
                 }
             }
         }
     }
 
     fn schedule_issue(&mut self) {
-        self.agenda.schedule_issue(self.arrivals.next(), Event::Issue);
+        self.event_queue.schedule_arrival(self.arrivals.next(), Event::Issue);
     }
 
     fn issue(&mut self, client: u32) {
         let kind = self.kind_stream.draw();
-        self.stats.issued(kind);
-        self.under_way.enter(self.now);
+        self.stats.record_issue(kind);
+        self.in_flight.enter(self.now);
         let request = self.requests.insert(Request {
             issued: self.now,
             sent: self.now,
@@ -214,7 +214,7 @@ impl<'a> Whole<'a> {
         });
         let path =
             if self.config.application.is_plain() { 0 } else { self.config.application.draw(&mut self.path_rng) };
-        let progress = Progress { server: self.first_server(client), path: path as u8, again: false };
+        let progress = Progress { server: self.first_server(client), path: path as u8, retried: false };
         match self.progress.get_mut(request.slot()) {
             Some(known) => *known = progress,
             // Slots are handed out one after another.
@@ -225,7 +225,7 @@ impl<'a> Whole<'a> {
     }
 
     fn first_server(&mut self, client: u32) -> usize {
-        match self.turns.get_mut(client as usize) {
+        match self.next_server.get_mut(client as usize) {
             None => 0,
             Some(turn) => {
                 let server = *turn;
@@ -239,70 +239,71 @@ impl<'a> Whole<'a> {
     fn send(&mut self, request: RequestId) {
         let Progress { server, path, .. } = self.progress[request.slot()];
         let Request { session: client, service, priority, kind, .. } = self.requests[request];
-        self.servers[server].take_in(self.now, &Attempt { of: request, client, service, priority, kind, path });
-        self.look_at(server);
+        self.servers[server].accept_attempt(self.now, &Attempt { request, client, service, priority, kind, path });
+        self.collect_ended(server);
     }
 
     /// Takes note of what has ended at a server. A request that comes to a session may displace others there.
-    fn look_at(&mut self, server: usize) {
-        let ended = self.servers[server].ended();
+    fn collect_ended(&mut self, server: usize) {
+        let ended = self.servers[server].take_ended();
         self.ended.extend(ended.map(|ended| (server, ended)));
     }
 
     /// An attempt has ended at `server`.
-    fn ends(&mut self, server: usize, ended: Ended) {
-        let (request, attempt) = (ended.attempt.attempt_of, ended.attempt);
+    fn on_attempt_ended(&mut self, server: usize, ended: EndedRequest) {
+        let (request, attempt) = (ended.request.attempt_of, ended.request);
         let progress = self.progress[request.slot()];
         self.audit.check(progress.server == server, self.now, || {
             format!("a request of server {} ended at server {}", progress.server + 1, server + 1)
         });
-        if let End::Dropped = ended.end {
-            self.stats.told_of_drop(self.now, &attempt);
+        if let RequestOutcome::Rejected = ended.outcome {
+            self.stats.record_reject_delay(self.now, &attempt);
         }
-        match ended.end {
-            End::Completed => {
-                let record = self.leaves(request, ended.end);
-                self.stats.completed(self.now, &record);
+        match ended.outcome {
+            RequestOutcome::Completed => {
+                let record = self.remove(request, ended.outcome);
+                self.stats.record_completion(self.now, &record);
             }
-            End::Dropped | End::AtClient(_) if !progress.again => self.goes_on(request),
-            End::Dropped => {
-                self.leaves(request, ended.end);
-                self.stats.ended_as_drop(attempt.kind);
+            RequestOutcome::Rejected | RequestOutcome::AtClient(_) if !progress.retried => self.retry(request),
+            RequestOutcome::Rejected => {
+                self.remove(request, ended.outcome);
+                self.stats.record_rejected_end(attempt.kind);
             }
-            End::AtClient(reason) => {
-                self.leaves(request, ended.end);
-                self.stats.ended_at_client(attempt.kind, reason);
+            RequestOutcome::AtClient(reason) => {
+                self.remove(request, ended.outcome);
+                self.stats.record_client_end(attempt.kind, reason);
             }
         }
     }
 
     /// The request's second and last attempt, at the server after the one that did not serve it.
-    fn goes_on(&mut self, request: RequestId) {
+    fn retry(&mut self, request: RequestId) {
         let issued = self.requests[request].issued;
         if self.now >= Time::ZERO + self.config.warmup {
             self.failure_delay.record(self.now.since(issued));
         }
-        self.stats.sent_again();
+        self.stats.record_retry();
         let progress = &mut self.progress[request.slot()];
-        progress.again = true;
+        progress.retried = true;
         progress.server = (progress.server + 1) % self.servers.len();
         self.send(request);
     }
 
-    fn leaves(&mut self, request: RequestId, end: End) -> Request {
+    fn remove(&mut self, request: RequestId, end: RequestOutcome) -> Request {
         let record = self.requests.remove(request, end);
-        self.under_way.leave(self.now, record.issued);
+        self.in_flight.leave(self.now, record.issued);
         record
     }
 
     fn report(mut self, end: Time) -> RunOutcome {
-        self.audit.check(self.under_way.holds_so_far(), self.now, || "Little's law does not hold for the whole".into());
+        self.audit
+            .check(self.in_flight.is_consistent(), self.now, || "Little's law does not hold for the whole".into());
         let unfinished = self.requests.len() as u64;
-        let gauges = sum(self.servers.iter().map(Run::gauges));
+        let gauges = sum_gauges(self.servers.iter().map(Run::gauges));
         let mut reports = Vec::with_capacity(self.servers.len());
         for server in self.servers {
             let (report, stats) = server.end(end);
-            self.stats.absorb(&stats);
+            self.stats.merge(&stats);
             reports.push(report);
         }
         let cores = self.config.server.cores * self.replicas.servers;
@@ -312,7 +313,7 @@ impl<'a> Whole<'a> {
         let sums = |of: fn(&RunOutcome) -> u64| reports.iter().map(of).sum::<u64>();
         let totals = whole.totals;
         let books = [
-            (totals.balance(), "requests don't add up".to_string()),
+            (totals.is_balanced(), "requests don't add up".to_string()),
             (
                 sums(|report| report.totals.offered) == totals.offered + totals.sent_again,
                 "attempts are not requests and second attempts".into(),
@@ -326,15 +327,15 @@ impl<'a> Whole<'a> {
                 "responses of the servers are not those of the whole".into(),
             ),
             (
-                sums(|report| report.totals.dropped + report.totals.ended_at_client())
-                    == totals.dropped + totals.ended_at_client() + totals.sent_again,
+                sums(|report| report.totals.dropped + report.totals.client_total())
+                    == totals.dropped + totals.client_total() + totals.sent_again,
                 "attempts that failed were neither the last nor followed by another".into(),
             ),
         ];
         for (holds, what) in books {
             self.audit.check(holds, end, || format!("{what}: {totals:?}"));
         }
-        whole.violations = self.audit.into_found();
+        whole.violations = self.audit.into_violations();
         for (index, report) in reports.iter_mut().enumerate() {
             let own = std::mem::take(&mut report.violations);
             whole.violations.extend(own.into_iter().map(|violation| format!("server {}: {violation}", index + 1)));
@@ -355,7 +356,7 @@ fn add_windows(whole: &mut RunOutcome, server: &RunOutcome) {
 }
 
 /// The state of all controllers together: what can be added up.
-fn sum(gauges: impl Iterator<Item = Gauges>) -> Gauges {
+fn sum_gauges(gauges: impl Iterator<Item = Gauges>) -> Gauges {
     let both = |one: Option<i64>, other: Option<i64>| match (one, other) {
         (Some(one), Some(other)) => Some(one + other),
         (one, other) => one.or(other),

@@ -2,7 +2,7 @@
 //! the controller's ticket, from a request's verdict to its answer.
 
 use leeward_core::client::LocalReason;
-use leeward_core::server::Ticket;
+use leeward_core::server::PendingRequest;
 use leeward_core::units::{CreditId, Nanos, Priority, Time};
 
 /// A request's slot.
@@ -45,7 +45,7 @@ pub(crate) struct Request {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Attempt {
     /// The request of the whole service.
-    pub(crate) of: RequestId,
+    pub(crate) request: RequestId,
     /// Client that issued it.
     pub(crate) client: u32,
     /// How long it takes on a core.
@@ -60,46 +60,46 @@ pub(crate) struct Attempt {
 
 /// How a request ended at a server, or at its client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum End {
+pub(crate) enum RequestOutcome {
     /// Its client has the response.
     Completed,
     /// Its client has the drop.
-    Dropped,
+    Rejected,
     /// The request never left its client.
     AtClient(LocalReason),
 }
 
 /// A request that has ended.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Ended {
+pub(crate) struct EndedRequest {
     /// Its last record.
-    pub(crate) attempt: Request,
+    pub(crate) request: Request,
     /// How.
-    pub(crate) end: End,
+    pub(crate) outcome: RequestOutcome,
 }
 
 /// All requests under way.
 pub(crate) struct Requests {
     slots: Vec<Request>,
-    tickets: Vec<Option<Ticket>>,
+    permits: Vec<Option<PendingRequest>>,
     free: Vec<u32>,
     /// Requests that have ended, where they are asked for.
-    ended: Option<Vec<Ended>>,
+    ended: Option<Vec<EndedRequest>>,
 }
 
 impl Requests {
     pub(crate) fn new() -> Self {
-        Requests { slots: Vec::new(), tickets: Vec::new(), free: Vec::new(), ended: None }
+        Requests { slots: Vec::new(), permits: Vec::new(), free: Vec::new(), ended: None }
     }
 
     /// Keeps what ends until it is asked for with [`ended`](Self::ended).
-    pub(crate) fn noting_ends(mut self) -> Self {
+    pub(crate) fn with_end_log(mut self) -> Self {
         self.ended = Some(Vec::new());
         self
     }
 
     /// Requests that have ended since the last call.
-    pub(crate) fn ended(&mut self) -> impl Iterator<Item = Ended> + '_ {
+    pub(crate) fn take_ended(&mut self) -> impl Iterator<Item = EndedRequest> + '_ {
         self.ended.iter_mut().flat_map(|ended| ended.drain(..))
     }
 
@@ -111,31 +111,31 @@ impl Requests {
             }
             None => {
                 self.slots.push(request);
-                self.tickets.push(None);
+                self.permits.push(None);
                 RequestId(self.slots.len() as u32 - 1)
             }
         }
     }
 
     /// Keeps the controller's ticket of a request that is in the server.
-    pub(crate) fn keep_ticket(&mut self, id: RequestId, ticket: Ticket) {
-        self.tickets[id.slot()] = Some(ticket);
+    pub(crate) fn store_permit(&mut self, id: RequestId, ticket: PendingRequest) {
+        self.permits[id.slot()] = Some(ticket);
     }
 
     /// The controller's ticket of a request that is answered now.
     ///
     /// # Panics
     /// If the request was answered before, or never decided on.
-    pub(crate) fn take_ticket(&mut self, id: RequestId) -> Ticket {
-        self.tickets[id.slot()].take().expect("a request is answered once")
+    pub(crate) fn take_permit(&mut self, id: RequestId) -> PendingRequest {
+        self.permits[id.slot()].take().expect("a request is answered once")
     }
 
     /// Ends a request.
-    pub(crate) fn remove(&mut self, id: RequestId, end: End) -> Request {
+    pub(crate) fn remove(&mut self, id: RequestId, end: RequestOutcome) -> Request {
         self.free.push(id.0);
         let attempt = self.slots[id.0 as usize];
         if let Some(ended) = &mut self.ended {
-            ended.push(Ended { attempt, end });
+            ended.push(EndedRequest { request: attempt, outcome: end });
         }
         attempt
     }

@@ -1,24 +1,24 @@
 //! A simulation run: the clients, the wire and the server put together, and the loop over their events.
 
 mod cores;
-mod rehearsal;
-mod staged;
+mod shadow;
+mod steps;
 
 use crate::SimError;
-use crate::agenda::{Agenda, Lane};
-use crate::answers::Answers;
 use crate::audit::Audit;
 use crate::clients::Clients;
-use crate::config::{Aqm, Methods, SimConfig, Turns};
+use crate::config::{Aqm, ControlTiming, MethodVisibility, SimConfig};
 use crate::event::{Event, Packet};
-use crate::instant::Instant;
-use crate::kinds::Known;
+use crate::event_queue::{EventQueue, Lane};
+use crate::kinds::KindEstimates;
 use crate::oracle::Oracle;
-use crate::requests::{Attempt, End, Ended, Request, RequestId, Requests};
+use crate::pending_responses::PendingResponses;
+use crate::requests::{Attempt, EndedRequest, Request, RequestId, RequestOutcome, Requests};
+use crate::run_guard::RunGuard;
 use crate::scheduling::scheduler::Scheduler;
-use crate::server::{Activity, Outgoing, Server, WAKES_PER_TICK};
+use crate::server::{Activity, OutgoingMessage, Server, WAKES_PER_TICK};
 use crate::server_queues::Task;
-use crate::sleep::Sleep;
+use crate::sleep::CoreSleep;
 use crate::stalls::StallClock;
 use crate::stats::Stats;
 use crate::wire::Wire;
@@ -26,52 +26,53 @@ use leeward_core::client::LocalReason;
 use leeward_core::params::Params;
 use leeward_core::registry::Algorithm;
 use leeward_core::server::{
-    Arrival, CoreId, Departure, Feedback, Gauges, Opened, Outcome, ServerHalves, Session, SessionSlot, Signals, Verdict,
+    Arrival, CoreId, Departure, Feedback, Gauges, Outcome, Registration, ServerHalves, Session, SessionSlot, Signals,
+    Verdict,
 };
 use leeward_core::units::{CreditId, Method, Nanos, Time};
 use leeward_outcome::RunOutcome;
 use leeward_workload::rng::{Purpose, Rng};
 use leeward_workload::{ArrivalStream, KindStream, ThinkTimes};
-use rehearsal::Rehearsal;
-use staged::Staged;
+use shadow::ShadowMode;
 use std::sync::atomic::AtomicBool;
+use steps::StepRunner;
 
 /// Everything of one run.
 pub(crate) struct Run<'a> {
     config: &'a SimConfig,
     now: Time,
-    agenda: Agenda<Event>,
+    event_queue: EventQueue<Event>,
     /// `None` where requests come from elsewhere.
     arrivals: Option<ArrivalStream>,
     /// Where clients wait for answers before they issue again.
-    thinking: Option<ThinkTimes>,
+    think_times: Option<ThinkTimes>,
     requests: Requests,
-    kinds: Known,
+    kind_estimates: KindEstimates,
     clients: Clients<RequestId>,
     wire: Wire,
     server: Server,
-    answers: Answers,
+    pending_responses: PendingResponses,
     /// Where an allocator grants and parks the cores. Without one every core is always there.
     scheduler: Option<Box<Scheduler>>,
     stalls: StallClock,
     /// Where cores sleep while they are idle.
-    sleep: Option<Box<Sleep>>,
-    staged: Option<Box<Staged>>,
+    sleep: Option<Box<CoreSleep>>,
+    steps: Option<Box<StepRunner>>,
     /// Where it decides in the controller's place.
     oracle: Option<Box<Oracle>>,
     /// Where the controller rehearses.
-    rehearsal: Option<Box<Rehearsal>>,
+    shadow: Option<Box<ShadowMode>>,
     sessions: Vec<Session>,
     halves: ServerHalves,
     period: Nanos,
     /// Whether the turn that is due has waited in the run queue.
-    turn_has_queued: bool,
+    tick_has_queued: bool,
     first_woken: usize,
     since_tick: Signals,
     stats: Stats,
     audit: Audit,
     events: u64,
-    instant: Instant<'a>,
+    guard: RunGuard<'a>,
     kind_stream: KindStream,
     service_rng: Rng,
     client_rng: Rng,
@@ -95,15 +96,15 @@ impl<'a> Run<'a> {
             .map(|client| Session::new(SessionSlot(client / cores), CoreId(client % cores)))
             .collect();
         for session in &mut sessions {
-            halves.cores[session.core.0 as usize].open(session, &Opened { now: Time::ZERO, demand: 0 });
+            halves.cores[session.core.0 as usize].open(session, &Registration { now: Time::ZERO, demand: 0 });
         }
         Ok(Run {
             now: Time::ZERO,
-            agenda: Agenda::new(),
+            event_queue: EventQueue::new(),
             arrivals: config.replicas.is_none().then(|| ArrivalStream::new(&config.workload, config.seed)),
-            thinking,
-            requests: if notes_ends { Requests::new().noting_ends() } else { Requests::new() },
-            kinds: Known::new(config),
+            think_times: thinking,
+            requests: if notes_ends { Requests::new().with_end_log() } else { Requests::new() },
+            kind_estimates: KindEstimates::new(config),
             clients: Clients::new(config, algorithm, params, &environment)?,
             wire: Wire::new(config),
             server: match &scheduler {
@@ -113,23 +114,23 @@ impl<'a> Run<'a> {
                     Server::new(&config.server).managed(extra)
                 }
             },
-            answers: Answers::new(&config.server, !config.application.is_plain()),
+            pending_responses: PendingResponses::new(&config.server, !config.application.is_plain()),
             scheduler,
             stalls: StallClock::new(&config.server, config.seed),
-            sleep: Sleep::of(&config.server, config.seed).map(Box::new),
-            staged: Staged::new(config).map(Box::new),
-            oracle: Oracle::of(config, algorithm),
-            rehearsal: Rehearsal::of(config, &halves, algorithm.name)?,
+            sleep: CoreSleep::from_config(&config.server, config.seed).map(Box::new),
+            steps: StepRunner::new(config).map(Box::new),
+            oracle: Oracle::from_config(config, algorithm),
+            shadow: ShadowMode::from_config(config, &halves, algorithm.name)?,
             sessions,
             period: halves.control.period().max(Nanos(1)),
             halves,
-            turn_has_queued: false,
+            tick_has_queued: false,
             first_woken: 0,
             since_tick: Signals::idle(Time::ZERO),
             stats: Stats::new(config),
             audit: Audit::default(),
             events: 0,
-            instant: Instant::new(config, algorithm.name, stop),
+            guard: RunGuard::new(config, algorithm.name, stop),
             kind_stream: KindStream::new(&config.kinds, config.seed),
             service_rng: Rng::new(config.seed, Purpose::Service),
             client_rng: Rng::new(config.seed, Purpose::Clients),
@@ -156,26 +157,26 @@ impl<'a> Run<'a> {
 
     /// Puts the first events on the agenda.
     pub(crate) fn start(&mut self) {
-        self.agenda.schedule(Time::ZERO + self.config.warmup, Event::WarmedUp);
+        self.event_queue.schedule(Time::ZERO + self.config.warmup, Event::WarmedUp);
         if let Some(window) = self.config.window {
-            self.agenda.schedule(Time::ZERO + window, Event::Window);
+            self.event_queue.schedule(Time::ZERO + window, Event::Window);
         }
-        self.agenda.schedule(Time::ZERO + self.period, Event::Tick);
+        self.event_queue.schedule(Time::ZERO + self.period, Event::Tick);
         self.schedule_issue();
-        (0..self.config.workload.clients).for_each(|client| self.think(client));
+        (0..self.config.workload.clients).for_each(|client| self.schedule_think(client));
         self.start_cores();
     }
 
     /// The next event, if it is not after `end`.
     pub(crate) fn step(&mut self, end: Time) -> Result<bool, SimError> {
-        let Some((now, event)) = self.agenda.pop(end) else { return Ok(false) };
+        let Some((now, event)) = self.event_queue.pop(end) else { return Ok(false) };
         self.now = now;
         self.events += 1;
-        if self.instant.is_over(now) {
-            return Err(self.instant.error());
+        if self.guard.must_stop(now) {
+            return Err(self.guard.error());
         }
         self.handle(event);
-        self.think_again();
+        self.reschedule_thinkers();
         self.check_cores();
         Ok(true)
     }
@@ -184,10 +185,10 @@ impl<'a> Run<'a> {
         let now = self.now;
         match &self.scheduler {
             None => {
-                self.audit.check(!self.server.idles_beside_work(), now, || "a core idles beside work".into());
+                self.audit.check(!self.server.idles_despite_work(), now, || "a core idles beside work".into());
             }
             Some(_) if self.config.audit => {
-                self.audit.check(!self.parked_with_work(), now, || "a parked core has work".into());
+                self.audit.check(!self.has_parked_work(), now, || "a parked core has work".into());
             }
             Some(_) => {}
         }
@@ -195,35 +196,35 @@ impl<'a> Run<'a> {
 
     /// The report, once the last event before `end` has been.
     pub(crate) fn end(mut self, end: Time) -> (RunOutcome, Stats) {
-        self.audit_books();
-        self.spinners_end(end);
+        self.audit_accounting();
+        self.account_spinning(end);
         let cores = self.core_usage(end);
         self.audit.check(self.stats.littles_law_holds(), self.now, || "Little's law does not hold".into());
         let gauges = self.halves.control.gauges();
         let unfinished = self.requests.len() as u64;
         let mut report = self.stats.report(self.config.server.cores, unfinished, gauges, self.events);
-        report.locks = self.staged.map(|staged| staged.report()).unwrap_or_default();
-        self.audit.check(report.totals.balance(), end, || format!("requests don't add up: {:?}", report.totals));
+        report.locks = self.steps.map(|staged| staged.report()).unwrap_or_default();
+        self.audit.check(report.totals.is_balanced(), end, || format!("requests don't add up: {:?}", report.totals));
         self.audit.check(self.stats.kinds_add_up(), end, || "kinds don't add up to all requests".into());
-        report.violations = self.audit.into_found();
+        report.violations = self.audit.into_violations();
         report.cores = cores;
         (report, self.stats)
     }
 
     /// When the next event is.
     pub(crate) fn next_at(&self) -> Time {
-        self.agenda.next_at()
+        self.event_queue.next_time()
     }
 
     /// A request comes from elsewhere, not before the last event.
-    pub(crate) fn take_in(&mut self, now: Time, attempt: &Attempt) {
+    pub(crate) fn accept_attempt(&mut self, now: Time, attempt: &Attempt) {
         self.now = now;
         self.submit(attempt);
     }
 
     /// The requests that have ended since this was last asked.
-    pub(crate) fn ended(&mut self) -> impl Iterator<Item = Ended> + '_ {
-        self.requests.ended()
+    pub(crate) fn take_ended(&mut self) -> impl Iterator<Item = EndedRequest> + '_ {
+        self.requests.take_ended()
     }
 
     /// The controller's state.
@@ -237,14 +238,14 @@ impl<'a> Run<'a> {
     }
 
     /// Compares what the parts of this run say of the same things.
-    fn audit_books(&mut self) {
-        self.audit.credits(self.now, &self.halves.control.gauges(), &self.sessions);
+    fn audit_accounting(&mut self) {
+        self.audit.check_credits(self.now, &self.halves.control.gauges(), &self.sessions);
         let (waiting, outstanding) = self.clients.waiting_and_outstanding();
         let known = self.requests.len() as u64;
         self.audit.check(known == waiting + outstanding, self.now, || {
             format!("{known} requests under way, but {waiting} wait at clients and {outstanding} are unanswered")
         });
-        if let Some(staged) = &self.staged {
+        if let Some(staged) = &self.steps {
             staged.audit(self.now, &mut self.audit);
         }
     }
@@ -252,38 +253,38 @@ impl<'a> Run<'a> {
     fn handle(&mut self, event: Event) {
         match event {
             Event::Issue(client) => self.issue(client),
-            Event::ToServer(packet) => self.packet_arrives(packet),
-            Event::Reply(request, outcome, feedback) => self.reply_arrives(request, outcome, feedback),
+            Event::PacketArrived(packet) => self.on_packet(packet),
+            Event::Reply(request, outcome, feedback) => self.on_reply(request, outcome, feedback),
             Event::Credit(client, feedback) => self.with_client(client, |clients, now, wire| {
-                clients.credit(client, now, &feedback, wire);
+                clients.on_credit(client, now, &feedback, wire);
             }),
             Event::Timer(client) => {
                 let now = self.now;
                 if self.clients.timer_is_due(client, now) {
-                    self.with_client(client, |clients, now, wire| clients.timer(client, now, wire));
+                    self.with_client(client, |clients, now, wire| clients.on_timer(client, now, wire));
                 }
             }
-            Event::Core(core) => self.core_is_done(core as usize),
-            Event::Returns(request) => self.returns(request),
-            Event::LockTimeout(request, wait) => self.lock_times_out(request, wait),
+            Event::Core(core) => self.on_core_done(core as usize),
+            Event::WaitEnded(request) => self.on_wait_ended(request),
+            Event::LockTimeout(request, wait) => self.on_lock_timeout(request, wait),
             Event::Tick => self.tick(),
             Event::Allocate => self.allocator_tick(),
-            Event::Granted(core) => self.granted(core as usize),
-            Event::Look(core, generation) => self.look(core as usize, generation),
+            Event::Granted(core) => self.on_granted(core as usize),
+            Event::SearchStep(core, generation) => self.on_search_step(core as usize, generation),
             Event::WarmedUp => {
-                self.stats.warmed_up(self.now);
+                self.stats.end_warmup(self.now);
                 if let Some(scheduler) = &mut self.scheduler {
-                    scheduler.usage.warmed_up(self.now);
+                    scheduler.usage.end_warmup(self.now);
                 }
             }
             Event::Window => {
                 let delay = self.delay();
                 let length = self.config.window.unwrap_or_default();
                 let now = self.now;
-                let cores = self.scheduler.as_mut().map(|scheduler| scheduler.usage.window_ends(now, length));
-                self.stats.window_ends(self.now, self.halves.control.gauges(), delay, cores);
+                let cores = self.scheduler.as_mut().map(|scheduler| scheduler.usage.end_window(now, length));
+                self.stats.end_window(self.now, self.halves.control.gauges(), delay, cores);
                 if let Some(window) = self.config.window {
-                    self.agenda.schedule(self.now + window, Event::Window);
+                    self.event_queue.schedule(self.now + window, Event::Window);
                 }
             }
         }
@@ -292,43 +293,43 @@ impl<'a> Run<'a> {
     // ---- clients ----
 
     fn schedule_issue(&mut self) {
-        self.agenda.schedule_issue(self.arrivals.as_mut().and_then(Iterator::next), Event::Issue);
+        self.event_queue.schedule_arrival(self.arrivals.as_mut().and_then(Iterator::next), Event::Issue);
     }
 
     /// This client begins to think of its next request, if it is one that thinks.
-    fn think(&mut self, client: u32) {
+    fn schedule_think(&mut self, client: u32) {
         let now = self.now;
-        if let Some(at) = self.thinking.as_mut().and_then(|thinking| thinking.next(client, now)) {
-            self.agenda.schedule(at, Event::Issue(client));
+        if let Some(at) = self.think_times.as_mut().and_then(|thinking| thinking.next(client, now)) {
+            self.event_queue.schedule(at, Event::Issue(client));
         }
     }
 
     /// Clients whose requests have just ended think of the next.
-    fn think_again(&mut self) {
-        if self.thinking.is_none() {
+    fn reschedule_thinkers(&mut self) {
+        if self.think_times.is_none() {
             return;
         }
-        let idle: Vec<u32> = self.requests.ended().map(|ended| ended.attempt.session).collect();
-        idle.into_iter().for_each(|client| self.think(client));
+        let idle: Vec<u32> = self.requests.take_ended().map(|ended| ended.request.session).collect();
+        idle.into_iter().for_each(|client| self.schedule_think(client));
     }
 
     fn issue(&mut self, client: u32) {
         let kind = self.kind_stream.draw();
         let attempt = Attempt {
-            of: RequestId::default(),
+            request: RequestId::default(),
             client,
             service: self.config.service_of(kind).draw(&mut self.service_rng),
             priority: self.config.kinds.priority(kind, self.client_rng.bits()),
             kind,
-            path: self.staged.as_mut().map_or(0, |staged| staged.draw()),
+            path: self.steps.as_mut().map_or(0, |staged| staged.draw()),
         };
         self.submit(&attempt);
         self.schedule_issue();
     }
 
     fn submit(&mut self, attempt: &Attempt) {
-        let Attempt { of, client, service, priority, kind, path } = *attempt;
-        self.stats.issued(kind);
+        let Attempt { request: of, client, service, priority, kind, path } = *attempt;
+        self.stats.record_issue(kind);
         let request = self.requests.insert(Request {
             issued: self.now,
             sent: self.now,
@@ -341,34 +342,34 @@ impl<'a> Run<'a> {
             credit: CreditId::NONE,
             attempt_of: of,
         });
-        if let Some(staged) = &mut self.staged {
-            staged.issued(request, path);
+        if let Some(staged) = &mut self.steps {
+            staged.add_request(request, path);
         }
         let random = self.client_rng.bits();
         let objective = self.config.objective_of(kind);
-        if self.oracle.as_mut().is_some_and(|oracle| !oracle.admits(request, service, path, objective, self.now)) {
-            self.requests.remove(request, End::AtClient(LocalReason::Throttled));
-            self.stats.ended_at_client(kind, LocalReason::Throttled);
+        if self.oracle.as_mut().is_some_and(|oracle| !oracle.admit(request, service, path, objective, self.now)) {
+            self.requests.remove(request, RequestOutcome::AtClient(LocalReason::Throttled));
+            self.stats.record_client_end(kind, LocalReason::Throttled);
             return;
         }
         self.with_client(client, |clients, now, wire| clients.submit(client, now, request, priority, random, wire));
     }
 
-    fn reply_arrives(&mut self, request: RequestId, outcome: Outcome, feedback: Feedback) {
+    fn on_reply(&mut self, request: RequestId, outcome: Outcome, feedback: Feedback) {
         let end = match outcome {
-            Outcome::Completed => End::Completed,
-            Outcome::Dropped => End::Dropped,
+            Outcome::Completed => RequestOutcome::Completed,
+            Outcome::Rejected => RequestOutcome::Rejected,
         };
         let record = self.requests.remove(request, end);
         let given_up = self.config.clients.timeout.is_some_and(|timeout| self.now.since(record.issued) > timeout);
         match outcome {
-            _ if given_up => self.stats.timed_out(record.kind),
-            Outcome::Completed => self.stats.completed(self.now, &record),
-            Outcome::Dropped => self.stats.dropped(self.now, &record),
+            _ if given_up => self.stats.record_timeout(record.kind),
+            Outcome::Completed => self.stats.record_completion(self.now, &record),
+            Outcome::Rejected => self.stats.record_client_reject(self.now, &record),
         }
         let round_trip = self.now.since(record.sent);
         self.with_client(record.session, |clients, now, wire| {
-            clients.reply(record.session, now, outcome, round_trip, &feedback, wire);
+            clients.on_reply(record.session, now, outcome, round_trip, &feedback, wire);
         });
     }
 
@@ -376,23 +377,23 @@ impl<'a> Run<'a> {
     fn with_client(
         &mut self,
         client: u32,
-        act: impl FnOnce(&mut Clients<RequestId>, Time, &mut crate::wire::Outlet<'_>),
+        act: impl FnOnce(&mut Clients<RequestId>, Time, &mut crate::wire::ClientSink<'_>),
     ) {
         let (requests, stats, oracle) = (&mut self.requests, &mut self.stats, self.oracle.as_deref_mut());
-        let mut outlet = self.wire.outlet(client, self.now, &mut self.agenda, requests, stats, oracle);
+        let mut outlet = self.wire.sink(client, self.now, &mut self.event_queue, requests, stats, oracle);
         act(&mut self.clients, self.now, &mut outlet);
         if let Some(at) = self.clients.rearm(client, self.now) {
-            self.agenda.schedule_on(Lane::Timers, at, Event::Timer(client));
+            self.event_queue.schedule_on(Lane::Timers, at, Event::Timer(client));
         }
     }
 
     // ---- server ----
 
-    fn packet_arrives(&mut self, packet: Packet) {
+    fn on_packet(&mut self, packet: Packet) {
         if let Packet::Request { request, .. } = packet {
             self.requests[request].arrived = self.now;
-            self.stats.entered(self.now);
-            if self.config.server.aqm == Aqm::Arrival && !self.admits(request) {
+            self.stats.record_arrival(self.now);
+            if self.config.server.aqm == Aqm::Arrival && !self.admit(request) {
                 self.reject_unreceived(request);
                 return;
             }
@@ -402,28 +403,28 @@ impl<'a> Run<'a> {
             return;
         }
         let home = self.home(packet.session());
-        self.server.packet_comes(home, self.now, packet);
+        self.server.enqueue_packet(home, self.now, packet);
         if let Some(core) = self.server.idle_core(home) {
             self.begin(core, Nanos::ZERO);
         }
     }
 
-    fn core_is_done(&mut self, core: usize) {
+    fn on_core_done(&mut self, core: usize) {
         let activity = std::mem::replace(&mut self.server.cores[core].activity, Activity::Idle);
         let owed = match activity {
             Activity::Idle | Activity::Settling | Activity::Spinning(..) => Some(Nanos::ZERO),
             Activity::Waking => {
-                self.server.is_awake(core, self.now);
+                self.server.end_wake(core, self.now);
                 Some(Nanos::ZERO)
             }
-            Activity::Receiving(packet) => Some(self.received(core, packet)),
-            Activity::Executing(task) if self.staged.is_some() => self.step_ends(core, task),
+            Activity::Receiving(packet) => Some(self.on_received(core, packet)),
+            Activity::Executing(task) if self.steps.is_some() => self.on_step_end(core, task),
             Activity::Executing(task) => {
-                self.answered(core, task.request);
+                self.on_executed(core, task.request);
                 Some(Nanos::ZERO)
             }
             Activity::Sending(count, messages) => {
-                self.stats.sent_messages(messages);
+                self.stats.record_sent(messages);
                 for _ in 0..count {
                     self.send_outgoing(core);
                 }
@@ -433,7 +434,7 @@ impl<'a> Run<'a> {
         // `None`: it goes on with the same request.
         if let Some(owed) = owed {
             if self.scheduler.is_some() {
-                self.next_on(core, owed);
+                self.continue_core(core, owed);
                 return;
             }
             self.begin(core, owed);
@@ -443,7 +444,7 @@ impl<'a> Run<'a> {
 
     /// Wakes idle cores for work that `core` has queued and can't do itself yet.
     fn wake_idle_cores(&mut self, core: usize) {
-        while self.server.has_work_to_give() {
+        while self.server.has_unserved_work() {
             match self.server.idle_core(core) {
                 Some(idle) => self.begin(idle, Nanos::ZERO),
                 None => break,
@@ -452,26 +453,26 @@ impl<'a> Run<'a> {
     }
 
     /// A message has been received and parsed by `core`. Returns what that core has still to do for it.
-    fn received(&mut self, core: usize, packet: Packet) -> Nanos {
+    fn on_received(&mut self, core: usize, packet: Packet) -> Nanos {
         match packet {
             Packet::Request { request, session } => {
-                let is_admitted = self.config.server.aqm == Aqm::Arrival || self.admits(request);
-                if is_admitted && self.budget_lasts(request) {
+                let is_admitted = self.config.server.aqm == Aqm::Arrival || self.admit(request);
+                if is_admitted && self.has_budget(request) {
                     self.server.queues.push_task(core, self.now, Task { request });
-                    self.answers.owed(session);
+                    self.pending_responses.add(session);
                     return self.server.cost_of_admission();
                 }
-                self.note_rejection();
-                self.server.cores[core].outgoing.push_back(Outgoing::Drop(session, request));
+                self.record_rejection();
+                self.server.cores[core].outgoing.push_back(OutgoingMessage::Rejection(session, request));
                 self.server.cost_of_rejection()
             }
             Packet::Demand { session, demand } => {
-                self.stats.received(false);
+                self.stats.record_receive(false);
                 let home = self.home(session);
                 let record = &mut self.sessions[session as usize];
                 record.demand = demand;
                 if let Some(feedback) = self.halves.cores[home].demand(record, self.now) {
-                    self.server.cores[core].outgoing.push_back(Outgoing::Credit(session, feedback));
+                    self.server.cores[core].outgoing.push_back(OutgoingMessage::Credit(session, feedback));
                 }
                 Nanos::ZERO
             }
@@ -479,11 +480,11 @@ impl<'a> Run<'a> {
     }
 
     /// Asks the controller whether a request is admitted.
-    fn admits(&mut self, request: RequestId) -> bool {
-        if self.rehearsal.is_some() {
-            return self.rehearses(request);
+    fn admit(&mut self, request: RequestId) -> bool {
+        if self.shadow.is_some() {
+            return self.admit_shadow(request);
         }
-        self.stats.received(true);
+        self.stats.record_receive(true);
         self.since_tick.arrivals += 1;
         let record = self.requests[request];
         let arrival = Arrival::new(self.now)
@@ -491,9 +492,9 @@ impl<'a> Run<'a> {
             .with_priority(record.priority)
             .with_delay(self.delay())
             .with_random(self.server_rng.bits());
-        let arrival = self.kinds.describe(arrival, &record, self.server.queues.run_delay(self.now));
-        let arrival = match &self.staged {
-            Some(staged) if self.config.server.methods == Methods::Paths => {
+        let arrival = self.kind_estimates.describe(arrival, &record, self.server.queues.run_delay(self.now));
+        let arrival = match &self.steps {
+            Some(staged) if self.config.server.methods == MethodVisibility::Paths => {
                 arrival.with_method(Method(staged.path_of(request).into()))
             }
             _ => arrival,
@@ -501,17 +502,17 @@ impl<'a> Run<'a> {
         let home = self.home(record.session);
         let session = &mut self.sessions[record.session as usize];
         let (verdict, ticket) = session.request(self.halves.cores[home].as_mut(), &arrival);
-        self.requests.keep_ticket(request, ticket);
+        self.requests.store_permit(request, ticket);
         verdict == Verdict::Admit
     }
 
     /// A request is rejected before any core has received it.
     fn reject_unreceived(&mut self, request: RequestId) {
-        self.note_rejection();
+        self.record_rejection();
         let session = self.requests[request].session;
         let core = self.sender(self.home(session));
         let cost = self.server.cost_of_rejection();
-        self.server.cores[core].outgoing.push_back(Outgoing::Drop(session, request));
+        self.server.cores[core].outgoing.push_back(OutgoingMessage::Rejection(session, request));
         self.server.cores[core].debt += cost;
         if self.scheduler.is_some() {
             self.send_if_idle(core);
@@ -523,14 +524,14 @@ impl<'a> Run<'a> {
     /// `core` begins what comes next for it.
     fn begin(&mut self, core: usize, mut owed: Nanos) {
         if let (Some(sleep), true) = (&mut self.sleep, self.server.is_idle(core)) {
-            let at = self.now + sleep.wake(core, self.now);
-            self.server.wakes(core);
-            self.agenda.schedule(at, Event::Core(core as u32));
+            let at = self.now + sleep.wake_delay(core, self.now);
+            self.server.begin_wake(core);
+            self.event_queue.schedule(at, Event::Core(core as u32));
             return;
         }
         owed += std::mem::take(&mut self.server.cores[core].debt);
         let begun = loop {
-            let (requests, staged, answers) = (&self.requests, &self.staged, &self.answers);
+            let (requests, staged, answers) = (&self.requests, &self.steps, &self.pending_responses);
             let length = |request| match staged {
                 None => {
                     let Request { service, session, .. } = requests[request];
@@ -542,15 +543,15 @@ impl<'a> Run<'a> {
                 if let Some(sleep) = &mut self.sleep {
                     sleep.begin(core, self.now);
                 }
-                self.ran_dry(core);
+                self.on_idle(core);
                 return;
             };
-            let (Activity::Executing(task), Some(from)) = (self.server.cores[core].activity, begun.executes_from)
+            let (Activity::Executing(task), Some(from)) = (self.server.cores[core].activity, begun.execution_start)
             else {
                 break begun;
             };
-            if let Some(staged) = &mut self.staged
-                && !staged.takes_its_first_turn(task.request, from)
+            if let Some(staged) = &mut self.steps
+                && !staged.start_if_new(task.request, from)
             {
                 break begun;
             }
@@ -558,114 +559,116 @@ impl<'a> Run<'a> {
             let home = self.home(record.session);
             // Its own receiving and spawning are work, not waiting: at a service of 100 ns they would be all of a short target.
             let waited = from.since(record.arrived).saturating_sub(self.server.cost_of_entering());
-            let verdict = match &self.rehearsal {
-                None => self.halves.cores[home].execute(waited),
+            let verdict = match &self.shadow {
+                None => self.halves.cores[home].on_dequeue(waited),
                 Some(_) => Verdict::Admit,
             };
             match verdict {
                 Verdict::Admit => {
-                    self.stats.started(from, &record);
+                    self.stats.record_start(from, &record);
                     break begun;
                 }
                 Verdict::Reject(_) => {
-                    self.note_rejection();
-                    self.answers.settled(record.session);
-                    self.server.cores[core].outgoing.push_back(Outgoing::Drop(record.session, task.request));
+                    self.record_rejection();
+                    self.pending_responses.remove(record.session);
+                    self.server.cores[core]
+                        .outgoing
+                        .push_back(OutgoingMessage::Rejection(record.session, task.request));
                     owed += self.server.cost_of_rejection();
                 }
             }
         };
-        let until = self.stalls.delayed(core, self.now, begun.until);
-        self.stats.busy(self.now, until);
-        self.agenda.schedule(until, Event::Core(core as u32));
+        let until = self.stalls.delayed_end(core, self.now, begun.end);
+        self.stats.record_busy(self.now, until);
+        self.event_queue.schedule(until, Event::Core(core as u32));
     }
 
     fn send_outgoing(&mut self, core: usize) {
         match self.server.cores[core].outgoing.pop_front() {
-            Some(Outgoing::Drop(_, request)) => self.respond(request, Outcome::Dropped),
-            Some(Outgoing::Answer(_, request)) => self.respond(request, Outcome::Completed),
-            Some(Outgoing::Credit(session, mut feedback)) => {
+            Some(OutgoingMessage::Rejection(_, request)) => self.respond(request, Outcome::Rejected),
+            Some(OutgoingMessage::Response(_, request)) => self.respond(request, Outcome::Completed),
+            Some(OutgoingMessage::Credit(session, mut feedback)) => {
                 // The window may have changed while the message waited for its core, and a response with the newer one
                 // may have left: an older number must not follow it.
                 feedback.window = self.sessions[session as usize].window;
                 let at = self.wire.arrival_at_client(session, self.now);
-                self.agenda.schedule_on(Lane::ToClient, at, Event::Credit(session, feedback));
+                self.event_queue.schedule_on(Lane::ToClient, at, Event::Credit(session, feedback));
             }
             None => {}
         }
     }
 
     /// A request has been executed: its answer leaves, or waits for others of its session.
-    fn answered(&mut self, core: usize, request: RequestId) {
+    fn on_executed(&mut self, core: usize, request: RequestId) {
         let Request { session, service, .. } = self.requests[request];
-        let at_once = self.answers.leaves_at_once(session, service);
-        self.answers.settled(session);
+        let at_once = self.pending_responses.is_written_immediately(session, service);
+        self.pending_responses.remove(session);
         if !at_once {
-            self.server.cores[core].outgoing.push_back(Outgoing::Answer(session, request));
-            self.server.has_worked(core, service);
+            self.server.cores[core].outgoing.push_back(OutgoingMessage::Response(session, request));
+            self.server.expire_hold(core, service);
             return;
         }
         // What waits for its session goes with it.
-        for waiting in self.server.take_answers(core, session) {
+        for waiting in self.server.take_responses(core, session) {
             self.respond(waiting, Outcome::Completed);
         }
         self.respond(request, Outcome::Completed);
-        self.stats.sent_messages(1);
+        self.stats.record_sent(1);
     }
 
     /// A response or drop leaves.
     fn respond(&mut self, request: RequestId, outcome: Outcome) {
         let record = self.requests[request];
-        self.stats.left(self.now, &record);
+        self.stats.record_departure(self.now, &record);
         if let Some(oracle) = &mut self.oracle {
-            oracle.leaves(request, record.issued, self.now);
+            oracle.on_departure(request, record.issued, self.now);
         }
         match outcome {
             Outcome::Completed => {
                 self.since_tick.completions += 1;
-                self.kinds.executed(&record);
+                self.kind_estimates.record_execution(&record);
             }
-            Outcome::Dropped => self.since_tick.drops += 1,
+            Outcome::Rejected => self.since_tick.rejections += 1,
         }
-        if let Some(staged) = &mut self.staged {
-            self.since_tick.lock_drops += u64::from(staged.leaves(request));
+        if let Some(staged) = &mut self.steps {
+            self.since_tick.lock_rejections += u64::from(staged.on_departure(request));
         }
-        if let Some(rehearsal) = &self.rehearsal {
+        if let Some(rehearsal) = &self.shadow {
             if outcome == Outcome::Completed {
-                rehearsal.executed(&record);
+                rehearsal.record_execution(&record);
             }
             // The controller hears of the queue that would be, and clients hear nothing of it.
             let window = self.sessions[record.session as usize].window;
             let at = self.wire.arrival_at_client(record.session, self.now);
             let feedback = Feedback { window, ..Feedback::NONE };
-            self.agenda.schedule_on(Lane::ToClient, at, Event::Reply(request, outcome, feedback));
+            self.event_queue.schedule_on(Lane::ToClient, at, Event::Reply(request, outcome, feedback));
             return;
         }
         let sojourn = self.now.since(record.arrived);
         let departure = Departure { now: self.now, outcome, sojourn, credit: record.credit };
         let home = self.home(record.session);
         let session = &mut self.sessions[record.session as usize];
-        let ticket = self.requests.take_ticket(request);
+        let ticket = self.requests.take_permit(request);
         let feedback = session.reply(self.halves.cores[home].as_mut(), ticket, &departure);
         let at = self.wire.arrival_at_client(record.session, self.now);
-        self.agenda.schedule_on(Lane::ToClient, at, Event::Reply(request, outcome, feedback));
+        self.event_queue.schedule_on(Lane::ToClient, at, Event::Reply(request, outcome, feedback));
     }
 
     fn tick(&mut self) {
-        if let Some(later) = self.stalls.all_until(self.now) {
-            self.agenda.schedule(later, Event::Tick);
+        if let Some(later) = self.stalls.blocked_until(self.now) {
+            self.event_queue.schedule(later, Event::Tick);
             return;
         }
-        if self.rehearsal.is_some() {
-            self.agenda.schedule(self.now + self.period, Event::Tick);
+        if self.shadow.is_some() {
+            self.event_queue.schedule(self.now + self.period, Event::Tick);
             return;
         }
-        if self.config.server.control == Turns::Queued && !std::mem::take(&mut self.turn_has_queued) {
+        if self.config.server.control == ControlTiming::Queued && !std::mem::take(&mut self.tick_has_queued) {
             // What comes now waits about as long as the oldest that waits has waited.
             let wait = self.server.queues.run_delay(self.now);
             if wait > Nanos::ZERO {
-                self.turn_has_queued = true;
-                self.agenda.schedule(self.now + wait, Event::Tick);
+                self.tick_has_queued = true;
+                self.event_queue.schedule(self.now + wait, Event::Tick);
                 return;
             }
         }
@@ -679,9 +682,9 @@ impl<'a> Run<'a> {
         self.since_tick = Signals::idle(self.now);
         self.wake_sessions();
         if self.config.audit {
-            self.audit_books();
+            self.audit_accounting();
         }
-        self.agenda.schedule(self.now + self.period, Event::Tick);
+        self.event_queue.schedule(self.now + self.period, Event::Tick);
     }
 
     /// Sends explicit credits as long as the controller names sessions, beginning with another core each time.
@@ -697,7 +700,7 @@ impl<'a> Run<'a> {
                 let session = slot.0 * cores as u32 + core as u32;
                 let feedback = self.halves.cores[core].wake(&mut self.sessions[session as usize], self.now);
                 let sender = self.sender(core);
-                self.server.cores[sender].outgoing.push_back(Outgoing::Credit(session, feedback));
+                self.server.cores[sender].outgoing.push_back(OutgoingMessage::Credit(session, feedback));
             }
             if self.scheduler.is_some() {
                 self.send_if_idle(self.sender(core));

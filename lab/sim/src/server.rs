@@ -4,7 +4,7 @@
 mod handover;
 mod sockets;
 
-use crate::config::{Costs, Order, ServerModel};
+use crate::config::{Costs, QueueOrder, ServerModel};
 use crate::event::Packet;
 use crate::requests::RequestId;
 use crate::server_queues::{Queues, Task};
@@ -19,19 +19,21 @@ pub(crate) const WAKES_PER_TICK: usize = 256;
 
 /// A message that a core has yet to send besides responses.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Outgoing {
+pub(crate) enum OutgoingMessage {
     /// An explicit credit message.
     Credit(u32, Feedback),
     /// A rejected request's drop.
-    Drop(u32, RequestId),
+    Rejection(u32, RequestId),
     /// An answer that waits for others of its session.
-    Answer(u32, RequestId),
+    Response(u32, RequestId),
 }
 
-impl Outgoing {
+impl OutgoingMessage {
     fn session(&self) -> u32 {
         match self {
-            Outgoing::Credit(session, _) | Outgoing::Drop(session, _) | Outgoing::Answer(session, _) => *session,
+            OutgoingMessage::Credit(session, _)
+            | OutgoingMessage::Rejection(session, _)
+            | OutgoingMessage::Response(session, _) => *session,
         }
     }
 }
@@ -57,19 +59,19 @@ pub(crate) enum Activity {
 
 /// No more than this are sent in one step, however large a batch is: which share a message is found by comparing all
 /// with all.
-const SENT_AT_ONCE: usize = 256;
+const MAX_SEND_BATCH: usize = 256;
 
 /// A core.
 pub(crate) struct Core {
     pub(crate) activity: Activity,
     /// Credits and drops that wait to be sent.
-    pub(crate) outgoing: VecDeque<Outgoing>,
+    pub(crate) outgoing: VecDeque<OutgoingMessage>,
     /// CPU time of drops that were built while it was at something else, which its next step begins with.
     pub(crate) debt: Nanos,
     /// Messages that it may still take before it turns to its tasks.
     batch_left: u32,
     /// Messages that it has read together with the one that it received last.
-    taken: VecDeque<Packet>,
+    read_packets: VecDeque<Packet>,
     /// When it first saw what is outgoing now.
     held_since: Option<Time>,
 }
@@ -81,7 +83,7 @@ impl Core {
             outgoing: VecDeque::new(),
             debt: Nanos::ZERO,
             batch_left: 0,
-            taken: VecDeque::new(),
+            read_packets: VecDeque::new(),
             held_since: None,
         }
     }
@@ -89,11 +91,11 @@ impl Core {
 
 /// Step that a core has begun, with its end.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Begun {
+pub(crate) struct StepStart {
     /// The end of the new activity.
-    pub(crate) until: Time,
+    pub(crate) end: Time,
     /// The beginning of the execution, if that is what it is.
-    pub(crate) executes_from: Option<Time>,
+    pub(crate) execution_start: Option<Time>,
 }
 
 /// All cores and their queues.
@@ -103,7 +105,7 @@ pub(crate) struct Server {
     costs: Costs,
     sockets: Option<SocketState>,
     batch: u32,
-    order: Order,
+    order: QueueOrder,
     /// A core without work takes another's at once. Off where the scheduler says when it finds some.
     steals: bool,
     idle: u128,
@@ -138,13 +140,13 @@ impl Server {
     }
 
     /// Whether something waits for which neither a core works nor one is being woken.
-    pub(crate) fn has_work_to_give(&self) -> bool {
+    pub(crate) fn has_unserved_work(&self) -> bool {
         self.queues.waiting() > self.waking
     }
 
     /// Whether a core idles though something waits that it could do.
-    pub(crate) fn idles_beside_work(&self) -> bool {
-        self.idle != 0 && self.has_work_to_give()
+    pub(crate) fn idles_despite_work(&self) -> bool {
+        self.idle != 0 && self.has_unserved_work()
     }
 
     /// Whether `core` has nothing to do.
@@ -153,17 +155,17 @@ impl Server {
     }
 
     /// An idle core is being woken: it begins when that is over.
-    pub(crate) fn wakes(&mut self, core: usize) {
+    pub(crate) fn begin_wake(&mut self, core: usize) {
         self.idle &= !(1u128 << core);
         self.waking += 1;
         self.cores[core].activity = Activity::Waking;
-        self.queues.sleeps(core);
+        self.queues.begin_wake(core);
     }
 
     /// An idle core has been woken.
-    pub(crate) fn is_awake(&mut self, core: usize, now: Time) {
+    pub(crate) fn end_wake(&mut self, core: usize, now: Time) {
         self.waking -= 1;
-        self.queues.awakes(core, now);
+        self.queues.end_wake(core, now);
     }
 
     /// CPU time of the receiver for what follows from receiving a message.
@@ -199,7 +201,7 @@ impl Server {
         now: Time,
         owed: Nanos,
         length: impl Fn(RequestId) -> Nanos,
-    ) -> Option<Begun> {
+    ) -> Option<StepStart> {
         let start = now + owed;
         let (activity, until) = self.choose(core, now, start, &length);
         self.cores[core].activity = activity;
@@ -213,7 +215,7 @@ impl Server {
             Activity::Executing(task) => Some(Time(until.0 - length(task.request).0)),
             _ => None,
         };
-        Some(Begun { until, executes_from })
+        Some(StepStart { end: until, execution_start: executes_from })
     }
 
     fn choose(
@@ -225,8 +227,8 @@ impl Server {
     ) -> (Activity, Time) {
         let costs = self.costs;
         let execute = |task: Task, from: Time| (Activity::Executing(task), from + length(task.request));
-        if let Some(packet) = self.cores[core].taken.pop_front() {
-            return (Activity::Receiving(packet), start + self.cost_of_reading_on());
+        if let Some(packet) = self.cores[core].read_packets.pop_front() {
+            return (Activity::Receiving(packet), start + self.cost_of_batched_read());
         }
         // A batch of messages, once begun, is finished; its drops leave together.
         if self.cores[core].batch_left > 0 {
@@ -236,12 +238,12 @@ impl Server {
             }
             self.cores[core].batch_left = 0;
         }
-        let outgoing = self.goes_out(core, now);
+        let outgoing = self.sendable(core, now);
         if outgoing > 0 {
             let messages = self.coalesced(core, outgoing);
             return (Activity::Sending(outgoing, messages), start + self.cost_of_writes(messages));
         }
-        if self.order == Order::TasksFirst
+        if self.order == QueueOrder::TasksFirst
             && let Some(task) = self.queues.pop_task(core)
         {
             return execute(task, start);

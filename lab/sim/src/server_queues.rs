@@ -105,7 +105,7 @@ impl Queues {
     }
 
     /// A core is being woken: what waits for it waits for no other reason until it is awake.
-    pub(crate) fn sleeps(&mut self, core: usize) {
+    pub(crate) fn begin_wake(&mut self, core: usize) {
         let cores = self.packets.heads.len();
         for awake in [&mut self.packets.awake, &mut self.tasks.awake] {
             awake.resize(cores, 0);
@@ -114,7 +114,7 @@ impl Queues {
     }
 
     /// A core has been woken.
-    pub(crate) fn awakes(&mut self, core: usize, now: Time) {
+    pub(crate) fn end_wake(&mut self, core: usize, now: Time) {
         self.packets.awake[core] = now.0;
         self.tasks.awake[core] = now.0;
     }

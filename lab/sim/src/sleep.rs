@@ -7,18 +7,18 @@ use leeward_core::units::{Nanos, Time};
 use leeward_workload::rng::{Purpose, Rng};
 
 /// Sleep of a server's cores.
-pub(crate) struct Sleep {
+pub(crate) struct CoreSleep {
     wake: WakeTable,
     /// When each core fell asleep last.
     since: Vec<Time>,
     rng: Rng,
 }
 
-impl Sleep {
+impl CoreSleep {
     /// `None` where idle cores begin at once.
-    pub(crate) fn of(server: &ServerModel, seed: u64) -> Option<Self> {
+    pub(crate) fn from_config(server: &ServerModel, seed: u64) -> Option<Self> {
         let wake = server.wake.clone()?;
-        Some(Sleep { wake, since: vec![Time::ZERO; server.cores as usize], rng: Rng::new(seed, Purpose::Wakes) })
+        Some(CoreSleep { wake, since: vec![Time::ZERO; server.cores as usize], rng: Rng::new(seed, Purpose::Wakes) })
     }
 
     /// `core` has nothing to do.
@@ -27,7 +27,7 @@ impl Sleep {
     }
 
     /// Time that it takes to wake `core`.
-    pub(crate) fn wake(&mut self, core: usize, now: Time) -> Nanos {
+    pub(crate) fn wake_delay(&mut self, core: usize, now: Time) -> Nanos {
         self.wake.at(now.since(self.since[core]), self.rng.unit())
     }
 }

@@ -7,26 +7,26 @@ use leeward_core::units::{Nanos, Time};
 use leeward_workload::rng::{Purpose, Rng};
 
 /// The stalls of one core, one after the other.
-struct OfCore {
+struct CoreStalls {
     rng: Rng,
     /// The next one, or the one under way.
-    from: Time,
-    until: Time,
+    start: Time,
+    end: Time,
     /// The last one that has cost something.
-    paid: (Time, Time),
+    last_charged: (Time, Time),
 }
 
 /// A quota, and what has been taken of it.
-struct Taken {
+struct QuotaUsage {
     quota: Quota,
     /// The period in which what is begun now takes place: the present one, or a later one if that is used up.
     period: u64,
     used: Nanos,
 }
 
-impl Taken {
+impl QuotaUsage {
     /// Takes `length`; the time at which it may begin.
-    fn take(&mut self, now: Time, length: Nanos) -> Time {
+    fn charge(&mut self, now: Time, length: Nanos) -> Time {
         let present = now.0 / self.quota.period.0;
         if present > self.period {
             (self.period, self.used) = (present, Nanos::ZERO);
@@ -35,11 +35,11 @@ impl Taken {
             (self.period, self.used) = (self.period + 1, Nanos::ZERO);
         }
         self.used += length;
-        now.max(self.begins())
+        now.max(self.period_start())
     }
 
     /// The beginning of its period.
-    fn begins(&self) -> Time {
+    fn period_start(&self) -> Time {
         Time(self.period * self.quota.period.0)
     }
 }
@@ -47,9 +47,9 @@ impl Taken {
 /// Interruptions that keep cores from working.
 pub(crate) struct StallClock {
     model: Option<Stalls>,
-    cores: Vec<OfCore>,
+    cores: Vec<CoreStalls>,
     pauses: Option<Pauses>,
-    taken: Option<Taken>,
+    quota: Option<QuotaUsage>,
 }
 
 impl StallClock {
@@ -58,71 +58,71 @@ impl StallClock {
         let of_core = |core: u32| {
             // Cores differ by seed: one stream for all would tie a core's stalls to when the others ask.
             let rng = Rng::new(seed.wrapping_add(u64::from(core) << 32), Purpose::Stalls);
-            OfCore { rng, from: Time::ZERO, until: Time::ZERO, paid: (Time::ZERO, Time::ZERO) }
+            CoreStalls { rng, start: Time::ZERO, end: Time::ZERO, last_charged: (Time::ZERO, Time::ZERO) }
         };
         let count = if model.is_some() { cores } else { 0 };
-        let taken = server.quota.map(|quota| Taken { quota, period: 0, used: Nanos::ZERO });
-        StallClock { model, cores: (0..count).map(of_core).collect(), pauses: server.pauses, taken }
+        let taken = server.quota.map(|quota| QuotaUsage { quota, period: 0, used: Nanos::ZERO });
+        StallClock { model, cores: (0..count).map(of_core).collect(), pauses: server.pauses, quota: taken }
     }
 
     /// When what `core` begins at `now` and would end at `until` really ends.
-    pub(crate) fn delayed(&mut self, core: usize, now: Time, until: Time) -> Time {
+    pub(crate) fn delayed_end(&mut self, core: usize, now: Time, until: Time) -> Time {
         let length = until.since(now);
-        let from = self.taken.as_mut().map_or(now, |taken| taken.take(now, length));
-        let until = self.pauses.map_or(from + length, |pauses| paused(pauses, from, from + length));
-        self.stalled(core, now, until)
+        let from = self.quota.as_mut().map_or(now, |taken| taken.charge(now, length));
+        let until = self.pauses.map_or(from + length, |pauses| paused_end(pauses, from, from + length));
+        self.stalled_end(core, now, until)
     }
 
-    fn stalled(&mut self, core: usize, now: Time, mut until: Time) -> Time {
+    fn stalled_end(&mut self, core: usize, now: Time, mut until: Time) -> Time {
         let (Some(model), Some(own)) = (self.model, self.cores.get_mut(core)) else { return until };
         loop {
-            if own.until <= now {
-                own.from = own.until + model.every.scale(own.rng.exponential());
-                own.until = own.from + model.lasts.scale(own.rng.exponential());
+            if own.end <= now {
+                own.start = own.end + model.mean_interval.scale(own.rng.exponential());
+                own.end = own.start + model.mean_length.scale(own.rng.exponential());
                 // Two draws of zero must not hold the loop.
-                own.until = own.until.max(own.from + Nanos(1));
+                own.end = own.end.max(own.start + Nanos(1));
                 continue;
             }
-            if own.from > until {
+            if own.start > until {
                 return until;
             }
-            let lost = own.until.since(own.from.max(now));
+            let lost = own.end.since(own.start.max(now));
             until += lost;
-            own.paid = (own.from.max(now), own.until);
+            own.last_charged = (own.start.max(now), own.end);
             // This one is paid for: what comes next is drawn from its end.
-            let (from, to) = (own.until, own.until);
-            own.from = from + model.every.scale(own.rng.exponential());
-            own.until = (own.from + model.lasts.scale(own.rng.exponential())).max(to + Nanos(1));
+            let (from, to) = (own.end, own.end);
+            own.start = from + model.mean_interval.scale(own.rng.exponential());
+            own.end = (own.start + model.mean_length.scale(own.rng.exponential())).max(to + Nanos(1));
         }
     }
 
     /// Until when nothing at all happens on the server, if every core is taken away at `now`: the control loop runs on
     /// its cores, too.
-    pub(crate) fn all_until(&self, now: Time) -> Option<Time> {
-        let pause = self.pauses.map(|pauses| now + pause_left(pauses, now));
-        let quota = self.taken.as_ref().map(Taken::begins);
+    pub(crate) fn blocked_until(&self, now: Time) -> Option<Time> {
+        let pause = self.pauses.map(|pauses| now + pause_remaining(pauses, now));
+        let quota = self.quota.as_ref().map(QuotaUsage::period_start);
         pause.max(quota).filter(|until| *until > now).or_else(|| self.all_stalled_until(now))
     }
 
     fn all_stalled_until(&self, now: Time) -> Option<Time> {
-        let stalled = |own: &OfCore| own.paid.0 <= now && now < own.paid.1;
-        if self.cores.iter().all(stalled) { self.cores.iter().map(|own| own.paid.1).min() } else { None }
+        let stalled = |own: &CoreStalls| own.last_charged.0 <= now && now < own.last_charged.1;
+        if self.cores.iter().all(stalled) { self.cores.iter().map(|own| own.last_charged.1).min() } else { None }
     }
 }
 
 /// How much of a pause is left at `now`; zero outside of pauses.
-fn pause_left(pauses: Pauses, now: Time) -> Nanos {
-    let (last, since) = (now.0 / pauses.every.0, now.0 % pauses.every.0);
-    if last == 0 { Nanos::ZERO } else { pauses.lasts.saturating_sub(Nanos(since)) }
+fn pause_remaining(pauses: Pauses, now: Time) -> Nanos {
+    let (last, since) = (now.0 / pauses.interval.0, now.0 % pauses.interval.0);
+    if last == 0 { Nanos::ZERO } else { pauses.length.saturating_sub(Nanos(since)) }
 }
 
 /// When what begins at `from` and would end at `until` ends with the pauses in between.
-pub(crate) fn paused(pauses: Pauses, from: Time, until: Time) -> Time {
-    let mut until = until + pause_left(pauses, from);
-    let mut next = Time((from.0 / pauses.every.0 + 1) * pauses.every.0);
+pub(crate) fn paused_end(pauses: Pauses, from: Time, until: Time) -> Time {
+    let mut until = until + pause_remaining(pauses, from);
+    let mut next = Time((from.0 / pauses.interval.0 + 1) * pauses.interval.0);
     while next < until {
-        until += pauses.lasts;
-        next += pauses.every;
+        until += pauses.length;
+        next += pauses.interval;
     }
     until
 }
@@ -137,14 +137,14 @@ mod tests {
 
     #[test]
     fn the_whole_process_pauses() {
-        let pauses = Pauses { every: Nanos(100), lasts: Nanos(10) };
+        let pauses = Pauses { interval: Nanos(100), length: Nanos(10) };
         let server = ServerModel { pauses: Some(pauses), ..ServerModel::default() };
         let mut clock = StallClock::new(&server, 1);
-        assert_eq!(clock.delayed(0, Time(5), Time(50)), Time(50), "none at the beginning");
-        assert_eq!(clock.delayed(0, Time(95), Time(105)), Time(115));
-        assert_eq!(clock.delayed(1, Time(103), Time(108)), Time(115), "begun in a pause");
-        assert_eq!(clock.delayed(1, Time(50), Time(350)), Time(380), "three of them: the last at 300");
-        assert_eq!((clock.all_until(Time(204)), clock.all_until(Time(210))), (Some(Time(210)), None));
+        assert_eq!(clock.delayed_end(0, Time(5), Time(50)), Time(50), "none at the beginning");
+        assert_eq!(clock.delayed_end(0, Time(95), Time(105)), Time(115));
+        assert_eq!(clock.delayed_end(1, Time(103), Time(108)), Time(115), "begun in a pause");
+        assert_eq!(clock.delayed_end(1, Time(50), Time(350)), Time(380), "three of them: the last at 300");
+        assert_eq!((clock.blocked_until(Time(204)), clock.blocked_until(Time(210))), (Some(Time(210)), None));
         assert!((server.available() - 0.9).abs() < 1e-9);
     }
 
@@ -153,24 +153,24 @@ mod tests {
         let quota = Quota { period: Nanos(100), cpu: Nanos(60) };
         let server = ServerModel { cores: 2, quota: Some(quota), ..ServerModel::default() };
         let mut clock = StallClock::new(&server, 1);
-        assert_eq!(clock.delayed(0, Time(0), Time(40)), Time(40));
-        assert_eq!(clock.delayed(1, Time(0), Time(30)), Time(30), "begun with the last of it");
-        assert_eq!(clock.all_until(Time(30)), None, "nobody has asked for more so far");
-        assert_eq!(clock.delayed(1, Time(30), Time(40)), Time(110));
-        assert_eq!(clock.all_until(Time(30)), Some(Time(100)));
-        assert_eq!(clock.delayed(0, Time(40), Time(90)), Time(150));
-        assert_eq!(clock.delayed(0, Time(150), Time(151)), Time(201), "60 are taken: the next period's turn");
-        assert_eq!(clock.delayed(0, Time(500), Time(510)), Time(510), "an idle time brings it back");
+        assert_eq!(clock.delayed_end(0, Time(0), Time(40)), Time(40));
+        assert_eq!(clock.delayed_end(1, Time(0), Time(30)), Time(30), "begun with the last of it");
+        assert_eq!(clock.blocked_until(Time(30)), None, "nobody has asked for more so far");
+        assert_eq!(clock.delayed_end(1, Time(30), Time(40)), Time(110));
+        assert_eq!(clock.blocked_until(Time(30)), Some(Time(100)));
+        assert_eq!(clock.delayed_end(0, Time(40), Time(90)), Time(150));
+        assert_eq!(clock.delayed_end(0, Time(150), Time(151)), Time(201), "60 are taken: the next period's turn");
+        assert_eq!(clock.delayed_end(0, Time(500), Time(510)), Time(510), "an idle time brings it back");
         assert!((server.available() - 0.3).abs() < 1e-9);
     }
 
     #[test]
     fn the_share_of_time_that_is_lost_is_the_models() {
-        let model = Stalls { every: Nanos::from_millis(9), lasts: Nanos::from_millis(1) };
+        let model = Stalls { mean_interval: Nanos::from_millis(9), mean_length: Nanos::from_millis(1) };
         let mut clock = self::clock(Some(model), 1, 7);
         let (mut now, mut worked) = (Time::ZERO, 0u64);
         while now < Time(100_000_000_000) {
-            now = clock.delayed(0, now, now + Nanos::from_micros(100));
+            now = clock.delayed_end(0, now, now + Nanos::from_micros(100));
             worked += 100_000;
         }
         let share = worked as f64 / now.0 as f64;
@@ -179,15 +179,15 @@ mod tests {
 
     #[test]
     fn stalls_that_pass_while_a_core_idles_cost_nothing() {
-        let model = Stalls { every: Nanos::from_millis(1), lasts: Nanos::from_micros(1) };
+        let model = Stalls { mean_interval: Nanos::from_millis(1), mean_length: Nanos::from_micros(1) };
         let mut clock = self::clock(Some(model), 2, 7);
         let late = Time(10_000_000_000);
-        let until = clock.delayed(1, late, late + Nanos(10));
+        let until = clock.delayed_end(1, late, late + Nanos(10));
         assert!(until.since(late) < Nanos::from_millis(1));
     }
 
     #[test]
     fn without_a_model_nothing_is_delayed() {
-        assert_eq!(clock(None, 4, 1).delayed(3, Time(5), Time(9)), Time(9));
+        assert_eq!(clock(None, 4, 1).delayed_end(3, Time(5), Time(9)), Time(9));
     }
 }

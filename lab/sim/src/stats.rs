@@ -1,13 +1,13 @@
 //! Counts what happens and turns it into the report. Nothing here influences a run.
 
 use crate::config::SimConfig;
-use crate::kinds::Books;
+use crate::kinds::KindStats;
 use crate::requests::Request;
 use leeward_core::client::LocalReason;
 use leeward_core::server::Gauges;
 use leeward_core::units::{Nanos, Time};
 use leeward_outcome::{
-    ClientWindow, Counts, Distribution, FineWindow, RunOutcome, ServerCounts, ServerState, WindowOutcome,
+    ClientWindow, Distribution, FineWindow, RequestCounts, RunOutcome, ServerCounts, ServerState, WindowOutcome,
 };
 use leeward_threading::Setup;
 
@@ -19,9 +19,9 @@ pub(crate) struct Occupancy {
     /// ∫ inside dt.
     area: u128,
     /// Σ time inside of those that have left.
-    left: u128,
+    sojourn_sum: u128,
     /// Σ time of arrival of those inside.
-    arrivals: u128,
+    arrival_sum: u128,
     departures: u64,
 }
 
@@ -34,21 +34,21 @@ impl Occupancy {
     pub(crate) fn enter(&mut self, now: Time) {
         self.advance(now);
         self.inside += 1;
-        self.arrivals += u128::from(now.0);
+        self.arrival_sum += u128::from(now.0);
     }
 
     pub(crate) fn leave(&mut self, now: Time, arrived: Time) {
         self.advance(now);
         self.inside -= 1;
-        self.arrivals -= u128::from(arrived.0);
-        self.left += u128::from(now.since(arrived).0);
+        self.arrival_sum -= u128::from(arrived.0);
+        self.sojourn_sum += u128::from(now.since(arrived).0);
         self.departures += 1;
     }
 
     /// Little's law as an identity: the area under the number inside is the sum of all times inside.
-    fn holds(&self, now: Time) -> bool {
-        let still_inside = u128::from(self.inside) * u128::from(now.0) - self.arrivals;
-        self.area == self.left + still_inside
+    fn is_consistent_at(&self, now: Time) -> bool {
+        let still_inside = u128::from(self.inside) * u128::from(now.0) - self.arrival_sum;
+        self.area == self.sojourn_sum + still_inside
     }
 
     /// Adds another server's, up to the same time.
@@ -56,27 +56,27 @@ impl Occupancy {
         self.since = self.since.max(other.since);
         self.inside += other.inside;
         self.area += other.area;
-        self.left += other.left;
-        self.arrivals += other.arrivals;
+        self.sojourn_sum += other.sojourn_sum;
+        self.arrival_sum += other.arrival_sum;
         self.departures += other.departures;
     }
 
     /// Whether it has held so far.
-    pub(crate) fn holds_so_far(&self) -> bool {
-        self.holds(self.since)
+    pub(crate) fn is_consistent(&self) -> bool {
+        self.is_consistent_at(self.since)
     }
 }
 
 /// Counts of clients and server.
 #[derive(Clone, Copy, Default)]
-struct Counted {
-    clients: Counts,
+struct RunCounts {
+    clients: RequestCounts,
     server: ServerCounts,
 }
 
-impl Counted {
-    fn since(&self, earlier: &Counted) -> Counted {
-        Counted { clients: self.clients.since(&earlier.clients), server: self.server.since(&earlier.server) }
+impl RunCounts {
+    fn since(&self, earlier: &RunCounts) -> RunCounts {
+        RunCounts { clients: self.clients.since(&earlier.clients), server: self.server.since(&earlier.server) }
     }
 }
 
@@ -85,9 +85,9 @@ pub(crate) struct Stats {
     warmup: Time,
     end: Time,
     slo: Nanos,
-    counts: Counted,
-    at_warmup: Counted,
-    at_window: Counted,
+    counts: RunCounts,
+    at_warmup: RunCounts,
+    at_window: RunCounts,
     takes_locks: bool,
     latency: Distribution,
     waiting: Distribution,
@@ -98,14 +98,14 @@ pub(crate) struct Stats {
     occupancy: Occupancy,
     occupancy_at_warmup: Occupancy,
     busy: u128,
-    kinds: Books,
+    kinds: KindStats,
 }
 
 struct WindowSeries {
     latency: Distribution,
     reject_delay: Distribution,
     start: Time,
-    done: Vec<WindowOutcome>,
+    windows: Vec<WindowOutcome>,
 }
 
 impl Stats {
@@ -114,9 +114,9 @@ impl Stats {
             warmup: Time::ZERO + config.warmup,
             end: Time::ZERO + config.duration,
             slo: config.slo,
-            counts: Counted::default(),
-            at_warmup: Counted::default(),
-            at_window: Counted::default(),
+            counts: RunCounts::default(),
+            at_warmup: RunCounts::default(),
+            at_window: RunCounts::default(),
             takes_locks: !config.application.is_plain(),
             latency: Distribution::new(),
             waiting: Distribution::new(),
@@ -125,37 +125,37 @@ impl Stats {
                 latency: Distribution::new(),
                 reject_delay: Distribution::new(),
                 start: Time::ZERO,
-                done: Vec::new(),
+                windows: Vec::new(),
             }),
             fine_width: config.fine_window,
             fine: Vec::new(),
             occupancy: Occupancy::default(),
             occupancy_at_warmup: Occupancy::default(),
             busy: 0,
-            kinds: Books::new(config),
+            kinds: KindStats::new(config),
         }
     }
 
     /// The measured part begins.
-    pub(crate) fn warmed_up(&mut self, now: Time) {
+    pub(crate) fn end_warmup(&mut self, now: Time) {
         self.occupancy.advance(now);
         self.occupancy_at_warmup = self.occupancy;
         self.at_warmup = self.counts;
-        self.kinds.warmed_up();
+        self.kinds.end_warmup();
     }
 
     /// A request is sent to a second server.
-    pub(crate) fn sent_again(&mut self) {
+    pub(crate) fn record_retry(&mut self) {
         self.counts.clients.sent_again += 1;
     }
 
     /// A request of this kind is issued.
-    pub(crate) fn issued(&mut self, kind: u8) {
+    pub(crate) fn record_issue(&mut self, kind: u8) {
         self.count(kind, |counts| counts.offered += 1);
     }
 
     /// A request of this kind ends at its client.
-    pub(crate) fn ended_at_client(&mut self, kind: u8, reason: LocalReason) {
+    pub(crate) fn record_client_end(&mut self, kind: u8, reason: LocalReason) {
         self.count(kind, |counts| match reason {
             LocalReason::Overflow => counts.overflowed += 1,
             LocalReason::Throttled => counts.throttled += 1,
@@ -165,63 +165,63 @@ impl Stats {
     }
 
     /// Counts an event of clients for all requests and for those of its kind.
-    fn count(&mut self, kind: u8, event: impl Fn(&mut Counts)) {
+    fn count(&mut self, kind: u8, event: impl Fn(&mut RequestCounts)) {
         event(&mut self.counts.clients);
         self.kinds.count(kind, event);
     }
 
     /// A request's packet has reached the server.
-    pub(crate) fn entered(&mut self, now: Time) {
+    pub(crate) fn record_arrival(&mut self, now: Time) {
         self.occupancy.enter(now);
     }
 
     /// A message has been received and parsed.
-    pub(crate) fn received(&mut self, is_request: bool) {
+    pub(crate) fn record_receive(&mut self, is_request: bool) {
         self.counts.server.rx_messages += 1;
         self.counts.server.received += u64::from(is_request);
     }
 
     /// Counts a request that the controller would have refused.
-    pub(crate) fn foreseen(&mut self) {
+    pub(crate) fn record_shadow_reject(&mut self) {
         self.counts.server.foreseen += 1;
     }
 
-    pub(crate) fn rejected(&mut self) {
+    pub(crate) fn record_reject(&mut self) {
         self.counts.server.rejected += 1;
     }
 
     /// Counts a rejection for a lock.
-    pub(crate) fn refused_at_lock(&mut self) {
+    pub(crate) fn record_lock_reject(&mut self) {
         self.counts.server.refused_at_locks += 1;
     }
 
     /// A request begins to execute.
-    pub(crate) fn started(&mut self, now: Time, request: &Request) {
+    pub(crate) fn record_start(&mut self, now: Time, request: &Request) {
         if now >= self.warmup {
             self.waiting.record(now.since(request.arrived));
         }
     }
 
     /// A request leaves the server.
-    pub(crate) fn left(&mut self, now: Time, request: &Request) {
+    pub(crate) fn record_departure(&mut self, now: Time, request: &Request) {
         self.occupancy.leave(now, request.arrived);
     }
 
-    pub(crate) fn sent_messages(&mut self, messages: u64) {
+    pub(crate) fn record_sent(&mut self, messages: u64) {
         self.counts.server.tx_messages += messages;
     }
 
     /// A core works from `start` to `end`.
-    pub(crate) fn busy(&mut self, start: Time, end: Time) {
+    pub(crate) fn record_busy(&mut self, start: Time, end: Time) {
         let measured = end.min(self.end).since(start.max(self.warmup));
         self.busy += u128::from(measured.0);
     }
 
     /// A client has received a response.
-    pub(crate) fn completed(&mut self, now: Time, request: &Request) {
+    pub(crate) fn record_completion(&mut self, now: Time, request: &Request) {
         let latency = now.since(request.issued);
         let good = latency <= self.kinds.objective(request.kind, self.slo);
-        self.kinds.completed(now, request.kind, latency);
+        self.kinds.record_completion(now, request.kind, latency);
         self.counts.clients.completed += 1;
         self.counts.clients.good += u64::from(good);
         if now >= self.warmup {
@@ -242,23 +242,23 @@ impl Stats {
     }
 
     /// A client has received a reply after its application gave up.
-    pub(crate) fn timed_out(&mut self, kind: u8) {
+    pub(crate) fn record_timeout(&mut self, kind: u8) {
         self.count(kind, |counts| counts.timed_out += 1);
     }
 
     /// A client has received a drop.
-    pub(crate) fn dropped(&mut self, now: Time, request: &Request) {
-        self.ended_as_drop(request.kind);
-        self.told_of_drop(now, request);
+    pub(crate) fn record_client_reject(&mut self, now: Time, request: &Request) {
+        self.record_rejected_end(request.kind);
+        self.record_reject_delay(now, request);
     }
 
     /// A request of this kind has ended as a drop.
-    pub(crate) fn ended_as_drop(&mut self, kind: u8) {
+    pub(crate) fn record_rejected_end(&mut self, kind: u8) {
         self.count(kind, |counts| counts.dropped += 1);
     }
 
     /// A client has received a drop, which may not be the request's end.
-    pub(crate) fn told_of_drop(&mut self, now: Time, request: &Request) {
+    pub(crate) fn record_reject_delay(&mut self, now: Time, request: &Request) {
         let delay = now.since(request.sent);
         if now >= self.warmup {
             self.reject_delay.record(delay);
@@ -269,11 +269,11 @@ impl Stats {
     }
 
     /// A window of the time series ends.
-    pub(crate) fn window_ends(&mut self, now: Time, gauges: Gauges, delay: Nanos, cores: Option<f64>) {
+    pub(crate) fn end_window(&mut self, now: Time, gauges: Gauges, delay: Nanos, cores: Option<f64>) {
         let counts = self.counts.since(&self.at_window);
         self.at_window = self.counts;
         if let Some(series) = &mut self.window {
-            series.done.push(WindowOutcome {
+            series.windows.push(WindowOutcome {
                 length: now.since(series.start),
                 clients: ClientWindow {
                     start: series.start,
@@ -291,25 +291,25 @@ impl Stats {
     }
 
     /// The window that has just ended did so under `setup`.
-    pub(crate) fn window_setup(&mut self, setup: Setup) {
-        if let Some(window) = self.window.as_mut().and_then(|series| series.done.last_mut()) {
+    pub(crate) fn set_window_setup(&mut self, setup: Setup) {
+        if let Some(window) = self.window.as_mut().and_then(|series| series.windows.last_mut()) {
             window.setup = Some(setup);
         }
     }
 
     /// Whether Little's law has held so far.
     pub(crate) fn littles_law_holds(&self) -> bool {
-        self.occupancy.holds_so_far()
+        self.occupancy.is_consistent()
     }
 
     /// Whether the kinds' counts add up to those of all requests.
     pub(crate) fn kinds_add_up(&self) -> bool {
-        self.kinds.add_up_to(&self.counts.clients)
+        self.kinds.sums_to(&self.counts.clients)
     }
 
     /// Adds the counts of one server of several, after its [`report`](Self::report): the events in a server. The
     /// clients' view of the whole is counted here.
-    pub(crate) fn absorb(&mut self, server: &Stats) {
+    pub(crate) fn merge(&mut self, server: &Stats) {
         self.counts.server.add(&server.counts.server);
         self.at_warmup.server.add(&server.at_warmup.server);
         self.occupancy.add(&server.occupancy);
@@ -327,9 +327,9 @@ impl Stats {
         RunOutcome {
             measured,
             counts: counts.clients,
-            totals: Counts { unfinished, ..self.counts.clients },
+            totals: RequestCounts { unfinished, ..self.counts.clients },
             server: counts.server,
-            takes_locks: self.takes_locks,
+            uses_locks: self.takes_locks,
             latency: self.latency.percentiles(),
             reject_delay: self.reject_delay.percentiles(),
             waiting: Some(self.waiting.percentiles()),
@@ -338,18 +338,18 @@ impl Stats {
             mean_sojourn_ns: if departures == 0 {
                 0.0
             } else {
-                (self.occupancy.left - before.left) as f64 / departures as f64
+                (self.occupancy.sojourn_sum - before.sojourn_sum) as f64 / departures as f64
             },
             violations: Vec::new(),
             locks: Vec::new(),
-            windows: self.window.take().map(|series| series.done).unwrap_or_default(),
-            fine: std::mem::take(&mut self.fine),
+            windows: self.window.take().map(|series| series.windows).unwrap_or_default(),
+            fine_windows: std::mem::take(&mut self.fine),
             gauges,
             events: Some(events),
             cores: None,
             failure_delay: None,
             kinds: self.kinds.report(),
-            late: None,
+            lateness: None,
             replicas: Vec::new(),
             threads: None,
             graph: None,

@@ -1,28 +1,28 @@
 //! The network: when a message sent now arrives. The same delay each way, in order within a session.
 
-use crate::agenda::{Agenda, Lane};
 use crate::config::SimConfig;
 use crate::event::{Event, Packet};
+use crate::event_queue::{EventQueue, Lane};
 use crate::oracle::Oracle;
-use crate::requests::{End, RequestId, Requests};
+use crate::requests::{RequestId, RequestOutcome, Requests};
 use crate::stats::Stats;
-use leeward_core::client::{Header, LocalEnd};
+use leeward_core::client::{Header, LocalOutcome};
 use leeward_core::units::{Nanos, Time};
 use leeward_workload::rng::{Purpose, Rng};
 
 /// Both directions of every session.
 pub(crate) struct Wire {
-    there: Nanos,
-    back: Nanos,
+    to_server: Nanos,
+    to_client: Nanos,
     jitter: Option<Jitter>,
 }
 
 /// Random extra delay that never lets one message of a session overtake another.
 struct Jitter {
     rng: Rng,
-    up_to: Nanos,
-    last_there: Vec<Time>,
-    last_back: Vec<Time>,
+    max: Nanos,
+    last_to_server: Vec<Time>,
+    last_to_client: Vec<Time>,
 }
 
 impl Wire {
@@ -30,66 +30,70 @@ impl Wire {
         let clients = config.workload.clients as usize;
         let there = config.network.rtt / 2;
         Wire {
-            there,
-            back: config.network.rtt - there,
+            to_server: there,
+            to_client: config.network.rtt - there,
             jitter: (config.network.jitter > Nanos::ZERO).then(|| Jitter {
                 rng: Rng::new(config.seed, Purpose::Network),
-                up_to: config.network.jitter,
-                last_there: vec![Time::ZERO; clients],
-                last_back: vec![Time::ZERO; clients],
+                max: config.network.jitter,
+                last_to_server: vec![Time::ZERO; clients],
+                last_to_client: vec![Time::ZERO; clients],
             }),
         }
     }
 
     fn arrival_at_server(&mut self, session: u32, now: Time) -> Time {
-        let earliest = now + self.there;
+        let earliest = now + self.to_server;
         match &mut self.jitter {
             None => earliest,
-            Some(jitter) => delayed(&mut jitter.rng, jitter.up_to, &mut jitter.last_there[session as usize], earliest),
+            Some(jitter) => {
+                jittered_arrival(&mut jitter.rng, jitter.max, &mut jitter.last_to_server[session as usize], earliest)
+            }
         }
     }
 
     /// When a message that leaves the server now is at its client.
     pub(crate) fn arrival_at_client(&mut self, session: u32, now: Time) -> Time {
-        let earliest = now + self.back;
+        let earliest = now + self.to_client;
         match &mut self.jitter {
             None => earliest,
-            Some(jitter) => delayed(&mut jitter.rng, jitter.up_to, &mut jitter.last_back[session as usize], earliest),
+            Some(jitter) => {
+                jittered_arrival(&mut jitter.rng, jitter.max, &mut jitter.last_to_client[session as usize], earliest)
+            }
         }
     }
 
     /// Where `session`'s client puts its decisions.
-    pub(crate) fn outlet<'a>(
+    pub(crate) fn sink<'a>(
         &'a mut self,
         session: u32,
         now: Time,
-        agenda: &'a mut Agenda<Event>,
+        agenda: &'a mut EventQueue<Event>,
         requests: &'a mut Requests,
         stats: &'a mut Stats,
         oracle: Option<&'a mut Oracle>,
-    ) -> Outlet<'a> {
-        Outlet { wire: self, session, now, agenda, requests, stats, oracle }
+    ) -> ClientSink<'a> {
+        ClientSink { wire: self, session, now, event_queue: agenda, requests, stats, oracle }
     }
 }
 
-fn delayed(rng: &mut Rng, up_to: Nanos, last: &mut Time, earliest: Time) -> Time {
+fn jittered_arrival(rng: &mut Rng, up_to: Nanos, last: &mut Time, earliest: Time) -> Time {
     let at = (earliest + Nanos(rng.below(up_to.0 + 1))).max(*last);
     *last = at;
     at
 }
 
 /// Effects of a client's decisions on the rest of the simulation.
-pub(crate) struct Outlet<'a> {
+pub(crate) struct ClientSink<'a> {
     wire: &'a mut Wire,
     session: u32,
     now: Time,
-    agenda: &'a mut Agenda<Event>,
+    event_queue: &'a mut EventQueue<Event>,
     requests: &'a mut Requests,
     stats: &'a mut Stats,
     oracle: Option<&'a mut Oracle>,
 }
 
-impl leeward_core::client::Outlet<RequestId> for Outlet<'_> {
+impl leeward_core::client::ClientSink<RequestId> for ClientSink<'_> {
     fn send(&mut self, request: RequestId, header: Header) {
         let record = &mut self.requests[request];
         record.sent = self.now;
@@ -97,20 +101,20 @@ impl leeward_core::client::Outlet<RequestId> for Outlet<'_> {
         record.credit = header.credit;
         let at = self.wire.arrival_at_server(self.session, self.now);
         let packet = Packet::Request { request, session: self.session };
-        self.agenda.schedule_on(Lane::ToServer, at, Event::ToServer(packet));
+        self.event_queue.schedule_on(Lane::ToServer, at, Event::PacketArrived(packet));
     }
 
-    fn end(&mut self, request: RequestId, end: LocalEnd) {
+    fn end(&mut self, request: RequestId, end: LocalOutcome) {
         if let Some(oracle) = &mut self.oracle {
-            oracle.ends_at_client(request);
+            oracle.on_client_end(request);
         }
-        let record = self.requests.remove(request, End::AtClient(end.reason));
-        self.stats.ended_at_client(record.kind, end.reason);
+        let record = self.requests.remove(request, RequestOutcome::AtClient(end.reason));
+        self.stats.record_client_end(record.kind, end.reason);
     }
 
     fn send_demand(&mut self, demand: u32) {
         let at = self.wire.arrival_at_server(self.session, self.now);
         let packet = Packet::Demand { session: self.session, demand };
-        self.agenda.schedule_on(Lane::ToServer, at, Event::ToServer(packet));
+        self.event_queue.schedule_on(Lane::ToServer, at, Event::PacketArrived(packet));
     }
 }

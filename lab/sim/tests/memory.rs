@@ -4,11 +4,11 @@
 
 use leeward_core::units::Nanos;
 use leeward_sim::config::Workload;
-use leeward_sim::{SimConfig, service::Service, simulate};
+use leeward_sim::{SimConfig, service_time::ServiceTime, simulate};
 
 /// Forgets the most memory that this process has had (proc(5), `clear_refs`), so that each algorithm answers for itself. A kernel without
 /// that leaves the sum of them all, which is stricter.
-fn forget_peak() {
+fn reset_peak() {
     let _ = std::fs::write("/proc/self/clear_refs", "5");
 }
 
@@ -22,7 +22,7 @@ fn peak_mb() -> u64 {
 #[test]
 fn ten_thousand_clients_fit() {
     for algorithm in leeward_controllers::builtin().algorithms() {
-        let testbed = SimConfig::testbed(Service::Exponential(Nanos::from_micros(10)), 2.0);
+        let testbed = SimConfig::testbed(ServiceTime::Exponential(Nanos::from_micros(10)), 2.0);
         let config = SimConfig {
             workload: Workload { clients: 10_000, ..testbed.workload.clone() },
             warmup: Nanos::from_millis(500),
@@ -30,7 +30,7 @@ fn ten_thousand_clients_fit() {
             duration: Nanos::from_secs(if algorithm.name == "none" { 4 } else { 1 }),
             ..testbed
         };
-        forget_peak();
+        reset_peak();
         let report = simulate(&config, algorithm, &algorithm.params(&[]).unwrap()).unwrap();
         println!("{}: {} MB, {} unfinished", algorithm.name, peak_mb(), report.totals.unfinished);
         assert!(peak_mb() < 500, "{} needed {} MB", algorithm.name, peak_mb());

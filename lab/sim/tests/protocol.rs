@@ -9,7 +9,7 @@ use leeward_core::registry::Algorithm;
 use leeward_core::units::{Nanos, Priority, Time};
 use leeward_pair::{ClientId, Pair, PairConfig, WireModel, Work};
 use leeward_sim::config::{Costs, Segment};
-use leeward_sim::service::Service;
+use leeward_sim::service_time::ServiceTime;
 use leeward_sim::{SimConfig, simulate};
 use leeward_wire::Budget;
 use leeward_workload::ArrivalStream;
@@ -21,7 +21,7 @@ const DURATION: Nanos = Nanos::from_millis(300);
 
 /// A core without costs but the service, with a hundred clients.
 fn scenario(load: f64, seed: u64) -> SimConfig {
-    let mut config = SimConfig::testbed(Service::Exponential(MEAN), 1.0);
+    let mut config = SimConfig::testbed(ServiceTime::Exponential(MEAN), 1.0);
     config.server.cores = 1;
     config.server.costs = Costs::FREE;
     config.workload.clients = 100;

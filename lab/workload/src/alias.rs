@@ -4,12 +4,12 @@ use crate::rng::Rng;
 
 /// Places `0..n`, each as likely as its weight.
 #[derive(Clone, Debug)]
-pub struct Alias {
+pub struct AliasTable {
     /// For each place: how likely a draw that has come to it stays, and where it goes otherwise.
-    places: Vec<(f64, u32)>,
+    entries: Vec<(f64, u32)>,
 }
 
-impl Alias {
+impl AliasTable {
     /// Of weights that are not negative and not all zero; without any, only place 0 is drawn.
     pub fn new(weights: &[f64]) -> Self {
         let scale = weights.len() as f64 / weights.iter().sum::<f64>();
@@ -25,14 +25,14 @@ impl Alias {
             }
         }
         // What rounding has left over is as good as full.
-        Alias { places }
+        AliasTable { entries: places }
     }
 
     /// A place.
     pub fn draw(&self, rng: &mut Rng) -> u32 {
-        let drawn = rng.unit() * self.places.len() as f64;
-        let place = (drawn as usize).min(self.places.len().saturating_sub(1));
-        match self.places.get(place) {
+        let drawn = rng.unit() * self.entries.len() as f64;
+        let place = (drawn as usize).min(self.entries.len().saturating_sub(1));
+        match self.entries.get(place) {
             Some((stays, other)) if drawn - place as f64 >= *stays => *other,
             _ => place as u32,
         }
@@ -50,9 +50,9 @@ mod tests {
         #[test]
         fn every_place_gets_its_share(weights in prop::collection::vec(0.0f64..10.0, 1..50)) {
             prop_assume!(weights.iter().sum::<f64>() > 0.1);
-            let alias = Alias::new(&weights);
+            let alias = AliasTable::new(&weights);
             let mut shares = vec![0.0; weights.len()];
-            for (place, (stays, other)) in alias.places.iter().enumerate() {
+            for (place, (stays, other)) in alias.entries.iter().enumerate() {
                 prop_assert!((0.0..=1.0).contains(stays));
                 shares[place] += stays;
                 shares[*other as usize] += 1.0 - stays;
@@ -66,7 +66,7 @@ mod tests {
 
     #[test]
     fn draws_follow_the_shares() {
-        let alias = Alias::new(&[1.0, 0.0, 3.0]);
+        let alias = AliasTable::new(&[1.0, 0.0, 3.0]);
         let mut rng = crate::rng::Rng::new(1, Purpose::Service);
         let mut counts = [0u32; 3];
         (0..40_000).for_each(|_| counts[alias.draw(&mut rng) as usize] += 1);

@@ -48,7 +48,7 @@ impl Step {
 }
 
 /// The most locks, paths, and steps of one path: the plants keep the locks that a request holds in one word.
-pub const MOST_STEPS: usize = 64;
+pub const MAX_STEPS: usize = 64;
 
 /// Shares are written by people: this far from one is rounding.
 const TOLERANCE: f64 = 1e-6;
@@ -97,8 +97,8 @@ impl Application {
         if self.is_plain() {
             return if self.locks.is_empty() { Ok(()) } else { Err("locks that no path takes".into()) };
         }
-        if self.locks.len() > MOST_STEPS || self.paths.len() > MOST_STEPS {
-            return Err(format!("an application has {MOST_STEPS} locks and {MOST_STEPS} paths at most"));
+        if self.locks.len() > MAX_STEPS || self.paths.len() > MAX_STEPS {
+            return Err(format!("an application has {MAX_STEPS} locks and {MAX_STEPS} paths at most"));
         }
         let twice = (1..self.locks.len()).find(|index| self.locks[..*index].contains(&self.locks[*index]));
         if let Some(index) = twice {
@@ -115,8 +115,8 @@ impl Application {
     }
 
     fn check_steps(&self, steps: &[Step]) -> Result<(), String> {
-        if steps.is_empty() || steps.len() > MOST_STEPS {
-            return Err(format!("a path has 1 to {MOST_STEPS} steps"));
+        if steps.is_empty() || steps.len() > MAX_STEPS {
+            return Err(format!("a path has 1 to {MAX_STEPS} steps"));
         }
         let mut held: Vec<usize> = Vec::new();
         let mut work = 0.0;

@@ -17,9 +17,9 @@ pub struct ArrivalStream {
 
 enum Process {
     /// All clients' Poisson processes are one Poisson process whose points choose their client.
-    Poisson { at: f64, clients: Draw, bursts: Option<Bursts> },
+    Poisson { at: f64, clients: ClientSampler, bursts: Option<BurstModulation> },
     /// Every client counts its own period.
-    Constant(Metronomes),
+    Constant(PeriodicArrivals),
 }
 
 impl ArrivalStream {
@@ -37,17 +37,19 @@ impl ArrivalStream {
             Arrivals::Poisson | Arrivals::Bursts { .. } | Arrivals::Closed => Process::Poisson {
                 at: 0.0,
                 clients: match workload.shares {
-                    Shares::Equal => Draw::Even(u64::from(workload.clients)),
-                    Shares::Zipf(_) => Draw::alias(&shares),
+                    Shares::Equal => ClientSampler::Even(u64::from(workload.clients)),
+                    Shares::Zipf(_) => ClientSampler::alias(&shares),
                 },
                 bursts: match workload.arrivals {
-                    Arrivals::Bursts { peak_permille, lasts } => Some(Bursts::new(peak_permille, lasts, &mut rng)),
+                    Arrivals::Bursts { peak_permille, mean_length: lasts } => {
+                        Some(BurstModulation::new(peak_permille, lasts, &mut rng))
+                    }
                     _ => None,
                 },
             },
             Arrivals::Constant => {
                 let phases = shares.iter().map(|_| rng.unit()).collect();
-                Process::Constant(Metronomes::new(shares, phases, segments[0].rate.0))
+                Process::Constant(PeriodicArrivals::new(shares, phases, segments[0].rate.0))
             }
         };
         ArrivalStream { rng, segments, segment: 0, process }
@@ -109,37 +111,37 @@ impl Iterator for ArrivalStream {
 }
 
 /// The chain of peaks and valleys.
-struct Bursts {
+struct BurstModulation {
     /// Factors on the rate: now, and after the next change.
-    now: f64,
-    then: f64,
+    factor: f64,
+    next_factor: f64,
     /// Mean of a state's length, and when this one ends, ns.
-    lasts: f64,
-    until: f64,
+    mean_length: f64,
+    state_end: f64,
 }
 
-impl Bursts {
+impl BurstModulation {
     fn new(peak_permille: u16, lasts: Nanos, rng: &mut Rng) -> Self {
         let peak = f64::from(peak_permille) / 1e3;
         let lasts = (lasts.0 as f64).max(1.0);
         let until = rng.exponential() * lasts;
         let (now, then) = if rng.unit() < 0.5 { (peak, 2.0 - peak) } else { (2.0 - peak, peak) };
-        Bursts { now, then, lasts, until }
+        BurstModulation { factor: now, next_factor: then, mean_length: lasts, state_end: until }
     }
 
     /// The rate at `at`, and when it changes.
     fn at(&mut self, at: f64, rate: f64, rng: &mut Rng) -> (f64, f64) {
-        while self.until <= at {
-            std::mem::swap(&mut self.now, &mut self.then);
-            self.until += rng.exponential() * self.lasts;
+        while self.state_end <= at {
+            std::mem::swap(&mut self.factor, &mut self.next_factor);
+            self.state_end += rng.exponential() * self.mean_length;
         }
-        ((rate * self.now).max(0.0), self.until)
+        ((rate * self.factor).max(0.0), self.state_end)
     }
 }
 
 /// Metronomes of the clients, each with a period of its own. Times are kept with their fraction of a nanosecond, so
 /// that short periods neither drift nor stand still.
-struct Metronomes {
+struct PeriodicArrivals {
     /// Of all clients, per second.
     rate: f64,
     shares: Vec<f64>,
@@ -147,16 +149,17 @@ struct Metronomes {
     due: Vec<f64>,
     /// Time that each client still had to wait when the rate last changed, in units of its period: a pause keeps the
     /// phases.
-    left: Vec<f64>,
+    remaining: Vec<f64>,
     /// Due time, order of drawing among equals, client.
     heap: BinaryHeap<Reverse<(u64, u64, u32)>>,
     drawn: u64,
 }
 
-impl Metronomes {
+impl PeriodicArrivals {
     fn new(shares: Vec<f64>, phases: Vec<f64>, rate: f64) -> Self {
         let due = vec![f64::INFINITY; shares.len()];
-        let mut metronomes = Metronomes { rate: 0.0, shares, due, left: phases, heap: BinaryHeap::new(), drawn: 0 };
+        let mut metronomes =
+            PeriodicArrivals { rate: 0.0, shares, due, remaining: phases, heap: BinaryHeap::new(), drawn: 0 };
         metronomes.change_rate(0.0, rate);
         metronomes
     }
@@ -175,13 +178,13 @@ impl Metronomes {
     fn change_rate(&mut self, from: f64, rate: f64) {
         if self.rate > 0.0 {
             for client in 0..self.due.len() {
-                self.left[client] = (self.due[client] - from) / self.period(client);
+                self.remaining[client] = (self.due[client] - from) / self.period(client);
             }
         }
         self.rate = rate;
         self.heap.clear();
         for client in 0..self.due.len() {
-            let wait = if rate > 0.0 { self.left[client] * self.period(client) } else { f64::INFINITY };
+            let wait = if rate > 0.0 { self.remaining[client] * self.period(client) } else { f64::INFINITY };
             self.due[client] = from + wait;
             self.push(client as u32);
         }
@@ -214,7 +217,7 @@ pub(crate) fn shares(workload: &Workload) -> Vec<f64> {
 }
 
 /// Draws a client by its share in constant time.
-enum Draw {
+enum ClientSampler {
     Even(u64),
     /// Vose's alias method: a slot keeps its own client with its probability, else gives its alias.
     Alias {
@@ -223,7 +226,7 @@ enum Draw {
     },
 }
 
-impl Draw {
+impl ClientSampler {
     fn alias(shares: &[f64]) -> Self {
         let count = shares.len();
         let mut scaled: Vec<f64> = shares.iter().map(|share| share * count as f64).collect();
@@ -236,13 +239,13 @@ impl Draw {
             scaled[rich] -= 1.0 - scaled[poor];
             if scaled[rich] < 1.0 { small.push(rich) } else { large.push(rich) }
         }
-        Draw::Alias { keep, alias }
+        ClientSampler::Alias { keep, alias }
     }
 
     fn draw(&self, rng: &mut Rng) -> u32 {
         match self {
-            Draw::Even(clients) => rng.below(*clients) as u32,
-            Draw::Alias { keep, alias } => {
+            ClientSampler::Even(clients) => rng.below(*clients) as u32,
+            ClientSampler::Alias { keep, alias } => {
                 let slot = rng.below(keep.len() as u64) as usize;
                 if rng.unit() < keep[slot] { slot as u32 } else { alias[slot] }
             }
@@ -253,7 +256,7 @@ impl Draw {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::service::Service;
+    use crate::service_time::ServiceTime;
 
     fn workload(arrivals: Arrivals, shares: Shares) -> Workload {
         Workload {
@@ -265,7 +268,7 @@ mod tests {
                 Segment { from: Nanos::from_secs(1), rate: Rate(0.0) },
                 Segment { from: Nanos::from_secs(2), rate: Rate(300_000.0) },
             ],
-            service: Service::Constant(Nanos(1)),
+            service: ServiceTime::Constant(Nanos(1)),
         }
     }
 
@@ -297,7 +300,7 @@ mod tests {
 
     #[test]
     fn bursts_keep_the_mean_and_spread_the_counts() {
-        let bursts = Arrivals::Bursts { peak_permille: 1_800, lasts: Nanos::from_millis(1) };
+        let bursts = Arrivals::Bursts { peak_permille: 1_800, mean_length: Nanos::from_millis(1) };
         let (seconds, _) = count(bursts, Shares::Equal);
         assert_eq!(seconds[1], 0);
         assert!((seconds[0] as f64 / 1e5 - 1.0).abs() < 0.1, "{seconds:?}");

@@ -1,6 +1,6 @@
 //! Demand of clients on a server, as plain data: how many clients, how much, how spaced, how long it takes.
 
-use crate::service::Service;
+use crate::service_time::ServiceTime;
 use leeward_core::units::{Nanos, Rate};
 
 /// The clients and what they ask.
@@ -15,7 +15,7 @@ pub struct Workload {
     /// Total demand over time: segments by start, the first at 0.
     pub demand: Vec<Segment>,
     /// How long a request takes on a core.
-    pub service: Service,
+    pub service: ServiceTime,
 }
 
 /// From `from` on, all clients together issue `rate`.
@@ -40,7 +40,7 @@ pub enum Arrivals {
         /// The peak's rate, in thousandths of the mean, 1,000 to 2,000; the valley is as far below.
         peak_permille: u16,
         /// Mean length of a peak, and of a valley.
-        lasts: Nanos,
+        mean_length: Nanos,
     },
     /// A closed loop: a client has one request at a time, and thinks for an exponential time after it has ended, however that was. The demand
     /// is what all clients would issue if a request took no time.

@@ -1,13 +1,13 @@
 //! Kinds of requests: for whom they are, how important, how soon needed, how dear. Plain data, drawn from the seed with a stream
 //! of its own, so that arrivals are the same with and without kinds. Never here: what a controller makes of it.
 
-use crate::alias::Alias;
+use crate::alias::AliasTable;
 use crate::rng::{Purpose, Rng};
-use crate::service::Service;
+use crate::service_time::ServiceTime;
 use leeward_core::units::{Cost, Nanos, Priority, Tenant};
 
 /// The most kinds of one workload.
-pub const MOST_KINDS: usize = 64;
+pub const MAX_KINDS: usize = 64;
 /// Classes of importance.
 pub const CLASSES: u8 = 8;
 /// Users that a class tells apart: an eighth of the priorities.
@@ -17,7 +17,7 @@ const TOLERANCE: f64 = 1e-6;
 
 /// A kind of requests.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Kind {
+pub struct RequestKind {
     /// Its name, of its own among the kinds.
     pub name: String,
     /// Share of the arrivals, above 0 and up to 1.
@@ -31,14 +31,14 @@ pub struct Kind {
     /// Work that a request is said to be.
     pub cost: Cost,
     /// How long a request takes on a core; `None`: as the workload says.
-    pub service: Option<Service>,
+    pub service: Option<ServiceTime>,
 }
 
-impl Kind {
+impl RequestKind {
     /// A kind that differs from others by its name alone.
     pub fn new(name: &str, share: f64) -> Self {
         let (tenant, cost) = (Tenant::DEFAULT, Cost::ONE);
-        Kind { name: name.into(), share, tenant, class: None, deadline: None, cost, service: None }
+        RequestKind { name: name.into(), share, tenant, class: None, deadline: None, cost, service: None }
     }
 
     /// Priority of a request of this kind, from 64 random bits: its class, and a user of the class by chance.
@@ -52,9 +52,9 @@ impl Kind {
 
 /// The kinds of a workload. Without any, all requests are alike.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Kinds(pub Vec<Kind>);
+pub struct RequestKinds(pub Vec<RequestKind>);
 
-impl Kinds {
+impl RequestKinds {
     /// Whether all requests are alike.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
@@ -66,11 +66,11 @@ impl Kinds {
     }
 
     /// Mean service time of all requests, in a workload whose other requests take `otherwise`.
-    pub fn mean(&self, otherwise: &Service) -> Nanos {
+    pub fn mean(&self, otherwise: &ServiceTime) -> Nanos {
         if self.is_empty() {
             return otherwise.mean();
         }
-        let mean = |kind: &Kind| kind.service.as_ref().unwrap_or(otherwise).mean().0 as f64 * kind.share;
+        let mean = |kind: &RequestKind| kind.service.as_ref().unwrap_or(otherwise).mean().0 as f64 * kind.share;
         Nanos(self.0.iter().map(mean).sum::<f64>() as u64)
     }
 
@@ -82,8 +82,8 @@ impl Kinds {
         if self.is_empty() {
             return Ok(());
         }
-        if self.0.len() > MOST_KINDS {
-            return Err((MOST_KINDS, format!("{} kinds; accepted: up to {MOST_KINDS}", self.0.len())));
+        if self.0.len() > MAX_KINDS {
+            return Err((MAX_KINDS, format!("{} kinds; accepted: up to {MAX_KINDS}", self.0.len())));
         }
         for (index, kind) in self.0.iter().enumerate() {
             let wrong = |problem: String| Err((index, problem));
@@ -110,15 +110,15 @@ impl Kinds {
 
 /// Draws the kinds of requests, one after the other.
 pub struct KindStream {
-    alias: Option<Alias>,
+    alias: Option<AliasTable>,
     rng: Rng,
 }
 
 impl KindStream {
     /// The stream that `seed` draws.
-    pub fn new(kinds: &Kinds, seed: u64) -> Self {
+    pub fn new(kinds: &RequestKinds, seed: u64) -> Self {
         let shares: Vec<f64> = kinds.0.iter().map(|kind| kind.share).collect();
-        let alias = (!kinds.is_empty()).then(|| Alias::new(&shares));
+        let alias = (!kinds.is_empty()).then(|| AliasTable::new(&shares));
         KindStream { alias, rng: Rng::new(seed, Purpose::Kinds) }
     }
 
@@ -132,8 +132,10 @@ impl KindStream {
 mod tests {
     use super::*;
 
-    fn kinds(shares: &[f64]) -> Kinds {
-        Kinds(shares.iter().enumerate().map(|(index, share)| Kind::new(&index.to_string(), *share)).collect())
+    fn kinds(shares: &[f64]) -> RequestKinds {
+        RequestKinds(
+            shares.iter().enumerate().map(|(index, share)| RequestKind::new(&index.to_string(), *share)).collect(),
+        )
     }
 
     #[test]
@@ -150,28 +152,28 @@ mod tests {
     #[test]
     fn a_class_is_sixteen_priorities() {
         for class in 0..CLASSES {
-            let kind = Kind { class: Some(class), ..Kind::new("a", 1.0) };
+            let kind = RequestKind { class: Some(class), ..RequestKind::new("a", 1.0) };
             let levels = [0, u64::MAX].map(|bits| kind.priority(bits).level());
             assert_eq!(levels, [class * 16 + 1, class * 16 + 16]);
         }
-        assert_eq!(Kind::new("a", 1.0).priority(u64::MAX), Priority::LOWEST);
+        assert_eq!(RequestKind::new("a", 1.0).priority(u64::MAX), Priority::LOWEST);
     }
 
     #[test]
     fn the_mean_is_that_of_all_requests() {
         let mut mixed = kinds(&[0.75, 0.25]);
-        mixed.0[1].service = Some(Service::Constant(Nanos(500)));
-        assert_eq!(mixed.mean(&Service::Constant(Nanos(100))), Nanos(200));
-        assert_eq!(Kinds::default().mean(&Service::Constant(Nanos(100))), Nanos(100));
+        mixed.0[1].service = Some(ServiceTime::Constant(Nanos(500)));
+        assert_eq!(mixed.mean(&ServiceTime::Constant(Nanos(100))), Nanos(200));
+        assert_eq!(RequestKinds::default().mean(&ServiceTime::Constant(Nanos(100))), Nanos(100));
     }
 
     #[test]
     fn impossible_kinds_are_named() {
-        let check = |kinds: Kinds, at: usize, part: &str| {
+        let check = |kinds: RequestKinds, at: usize, part: &str| {
             let (index, problem) = kinds.check().unwrap_err();
             assert!(index == at && problem.contains(part), "{index}: {problem}");
         };
-        let with = |change: fn(&mut Kind)| {
+        let with = |change: fn(&mut RequestKind)| {
             let mut kinds = kinds(&[0.5, 0.5]);
             change(&mut kinds.0[1]);
             kinds

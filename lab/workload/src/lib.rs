@@ -20,12 +20,12 @@ pub mod arrivals;
 pub mod demand;
 pub mod kinds;
 pub mod rng;
-pub mod service;
-pub mod thinking;
+pub mod service_time;
+pub mod think_times;
 
 pub use application::{Application, Path, Step};
 pub use arrivals::ArrivalStream;
 pub use demand::{Arrivals, Segment, Shares, Workload};
-pub use kinds::{Kind, KindStream, Kinds};
-pub use service::Service;
-pub use thinking::ThinkTimes;
+pub use kinds::{KindStream, RequestKind, RequestKinds};
+pub use service_time::ServiceTime;
+pub use think_times::ThinkTimes;

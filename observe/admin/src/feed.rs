@@ -1,32 +1,32 @@
 //! The state once a second, as server-sent events, and the last minutes for whoever has just come. Never here: sockets.
 
-use crate::routes::{State, described};
-use leeward_observe::exemplar::LOOKED_AT;
-use leeward_observe::why::{self, Alike, Context};
+use crate::routes::{AdminState, decision_json};
+use leeward_observe::exemplar::SCAN_MAX;
+use leeward_observe::explain::{self, DecisionContext, RejectionGroup};
 use leeward_observe::{LatencyCounts, Percentiles, Snapshot};
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::atomic::Ordering;
 
 /// Seconds that are kept for listeners who come later.
-const KEPT: usize = 300;
+const HISTORY_MAX: usize = 300;
 /// Refusals in words with each state, and kinds of them.
-const REFUSALS: usize = 8;
+const REJECTIONS_MAX: usize = 8;
 /// Seconds whose latencies the percentiles beside those of the last second are of.
-const RECENT: usize = 10;
+const RECENT_SECONDS: usize = 10;
 
 /// The stream of states.
 #[derive(Debug, Default)]
 pub(crate) struct Feed {
-    past: VecDeque<String>,
-    latencies: BTreeMap<String, Latencies>,
+    history: VecDeque<String>,
+    latencies: BTreeMap<String, LatencyWindow>,
 }
 
 /// Latencies of a source so far, as they were each second, oldest first.
 #[derive(Debug, Default)]
-struct Latencies(VecDeque<LatencyCounts>);
+struct LatencyWindow(VecDeque<LatencyCounts>);
 
-impl Latencies {
+impl LatencyWindow {
     /// Takes a second: percentiles of it alone, and of the last seconds. Nothing is known before the second one.
     fn tick(&mut self, now: LatencyCounts) -> (Option<Percentiles>, Option<Percentiles>) {
         // Counts that went back are another source's of that name.
@@ -35,7 +35,7 @@ impl Latencies {
         }
         let since = |then: Option<&LatencyCounts>| then.and_then(|then| now.since(then).percentiles());
         let percentiles = (since(self.0.back()), since(self.0.front()));
-        if self.0.len() == RECENT {
+        if self.0.len() == RECENT_SECONDS {
             self.0.pop_front();
         }
         self.0.push_back(now);
@@ -45,7 +45,7 @@ impl Latencies {
 
 impl Feed {
     /// The state of this second, as an event; kept for later listeners without what only matters now.
-    pub(crate) fn tick(&mut self, state: &State) -> String {
+    pub(crate) fn tick(&mut self, state: &AdminState) -> String {
         let mut servers = Vec::new();
         let mut kept = Vec::new();
         let sources = state.sources.all();
@@ -58,37 +58,37 @@ impl Feed {
             numbers["latency"] = json!(second);
             kept.push(numbers);
             let context = source.context();
-            let decisions = source.decisions(LOOKED_AT);
-            let refusals = decisions.iter().filter(|decision| decision.refused.is_some()).take(REFUSALS);
-            let kinds = why::fold(&decisions, REFUSALS);
+            let decisions = source.decisions(SCAN_MAX);
+            let refusals = decisions.iter().filter(|decision| decision.reject_reason.is_some()).take(REJECTIONS_MAX);
+            let kinds = explain::group_rejections(&decisions, REJECTIONS_MAX);
             let mut told = serde_json::to_value(&snapshot).unwrap_or_default();
             told["latency"] = json!(second);
             told["latency_recent"] = json!(recent);
-            told["refusals"] = refusals.map(|decision| described(&name, decision, &context)).collect();
-            told["refusal_kinds"] = kinds.iter().map(|alike| folded(&name, alike, &context)).collect();
+            told["refusals"] = refusals.map(|decision| decision_json(&name, decision, &context)).collect();
+            told["refusal_kinds"] = kinds.iter().map(|alike| group_json(&name, alike, &context)).collect();
             servers.push(told);
         }
         let is_stopping = state.is_stopping.load(Ordering::Relaxed);
-        if self.past.len() == KEPT {
-            self.past.pop_front();
+        if self.history.len() == HISTORY_MAX {
+            self.history.pop_front();
         }
-        self.past.push_back(json!({ "servers": kept }).to_string());
+        self.history.push_back(json!({ "servers": kept }).to_string());
         format!("data: {}\n\n", json!({ "stopping": is_stopping, "servers": servers }))
     }
 
     /// The seconds so far, as one event.
-    pub(crate) fn past(&self) -> String {
-        let seconds: Vec<&str> = self.past.iter().map(String::as_str).collect();
+    pub(crate) fn history(&self) -> String {
+        let seconds: Vec<&str> = self.history.iter().map(String::as_str).collect();
         format!("event: past\ndata: [{}]\n\n", seconds.join(","))
     }
 }
 
 /// Refusals of one kind: the newest of them, with their count and the time of the first.
-fn folded(port: &str, alike: &Alike, context: &Context) -> Value {
-    let mut told = described(port, &alike.newest, context);
+fn group_json(port: &str, alike: &RejectionGroup, context: &DecisionContext) -> Value {
+    let mut told = decision_json(port, &alike.newest, context);
     told["count"] = alike.count.into();
     let mut first = alike.newest;
-    first.at = alike.first;
+    first.at = alike.first_time;
     told["first_unix_ms"] = (context.unix_ns_of(&first) / 1_000_000).into();
     told
 }
@@ -123,10 +123,10 @@ mod tests {
 
     #[test]
     fn percentiles_are_of_the_last_second_and_of_the_last_ten() {
-        let counter = leeward_observe::Latencies::default();
-        let mut latencies = Latencies::default();
+        let counter = leeward_observe::LatencyHistogram::default();
+        let mut latencies = LatencyWindow::default();
         let mut tick = |results: u64, latency: u64| {
-            (0..results).for_each(|_| counter.note(Nanos(latency)));
+            (0..results).for_each(|_| counter.record(Nanos(latency)));
             let mut sum = LatencyCounts::default();
             counter.add_to(&mut sum);
             let (second, recent) = latencies.tick(sum);

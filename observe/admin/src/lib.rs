@@ -23,9 +23,9 @@
 
 #![forbid(unsafe_code)]
 
+mod access;
 mod connection;
 mod feed;
-mod guard;
 mod otlp;
 mod page;
 mod request;
@@ -37,7 +37,7 @@ mod stream;
 #[cfg(feature = "tls")]
 mod tls;
 
-pub use otlp::{Exporter, NoReceiver, Receiver};
+pub use otlp::{Exporter, OtlpEndpoint, ParseEndpointError};
 pub use server::{Admin, AdminError};
 pub use sources::Sources;
 #[cfg(feature = "tls")]

@@ -50,7 +50,7 @@ impl Request {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use leeward_http1::LONGEST;
+    use leeward_http1::HEAD_MAX;
     use proptest::prelude::*;
 
     fn status(text: &str) -> u16 {
@@ -88,7 +88,7 @@ mod tests {
     #[test]
     fn heads_are_bounded() {
         let long = format!("GET /{} HTTP/1.1\r\nhost: a\r\n\r\n", "a".repeat(1 << 20));
-        assert_eq!(parse(&long.as_bytes()[..LONGEST]), Err(Fault::TooLarge));
+        assert_eq!(parse(&long.as_bytes()[..HEAD_MAX]), Err(Fault::TooLarge));
         assert_eq!(status(&long), 431);
         let many = format!("GET / HTTP/1.1\r\nhost: a\r\n{}\r\n", "a: b\r\n".repeat(100));
         assert_eq!(status(&many), 431);

@@ -1,26 +1,26 @@
 //! Paths and their answers. Never here: sockets.
 
-use crate::guard;
+use crate::access;
 use crate::page;
 use crate::request::Request;
 use crate::response::Response;
 use crate::sources::Sources;
+use leeward_observe::explain::DecisionContext;
 use leeward_observe::exposition::{Format, render};
-use leeward_observe::why::Context;
-use leeward_observe::{Decision, DecisionId, Moment, Reason};
+use leeward_observe::{Decision, DecisionId, DecisionReason, LifecycleStage};
 use serde_json::{Value, json};
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Decisions that are listed if no number is said, and at most.
-const LISTED: usize = 100;
-const LISTED_MOST: usize = 1_000;
+const COUNT_DEFAULT: usize = 100;
+const COUNT_MAX: usize = 1_000;
 /// First words of a stream: a browser that loses the server asks again after a second.
-const BEGINNING: &str = "retry: 1000\n\n";
+const STREAM_PREAMBLE: &str = "retry: 1000\n\n";
 
 /// Sources of the answers.
-pub(crate) struct State {
+pub(crate) struct AdminState {
     pub(crate) address: SocketAddr,
     pub(crate) sources: Sources,
     /// The settings as text.
@@ -29,31 +29,31 @@ pub(crate) struct State {
 }
 
 /// An answer.
-pub(crate) enum Answer {
-    Whole(Response),
+pub(crate) enum RouteResponse {
+    Full(Response),
     /// The state once a second, for as long as the client stays.
-    Events(Response),
+    EventStream(Response),
 }
 
 /// Answers a request.
-pub(crate) fn answer(request: &Request, state: &State) -> Answer {
-    if !guard::names_this_port(request, state.address) {
-        return Answer::Whole(Response::status(421));
+pub(crate) fn route(request: &Request, state: &AdminState) -> RouteResponse {
+    if !access::is_host_allowed(request, state.address) {
+        return RouteResponse::Full(Response::status(421));
     }
-    let allow = |response: Response| match guard::allowed_origin(request) {
+    let allow = |response: Response| match access::allowed_origin(request) {
         Some(origin) => response.with("access-control-allow-origin", origin).with("vary", "origin"),
         None => response,
     };
     if request.path == "/events" {
-        return Answer::Events(allow(Response::new(200, "text/event-stream", BEGINNING)));
+        return RouteResponse::EventStream(allow(Response::new(200, "text/event-stream", STREAM_PREAMBLE)));
     }
     let response = match request.path.as_str() {
         "/" => page::response(request),
         "/metrics" => {
-            let format = Format::accepted(&request.accept);
+            let format = Format::from_accept(&request.accept);
             let snapshots = match format {
                 Format::Prometheus => state.sources.snapshots(),
-                Format::OpenMetrics => state.sources.exemplified(),
+                Format::OpenMetrics => state.sources.snapshots_with_exemplars(),
             };
             let text = render(&snapshots, &state.sources.process(), format);
             Response::new(200, format.content_type(), text).with("vary", "accept")
@@ -61,7 +61,7 @@ pub(crate) fn answer(request: &Request, state: &State) -> Answer {
         "/healthz" => Response::line(200, "alive"),
         "/readyz" => readiness(request, state),
         "/debug/decisions" => decisions(request, state),
-        "/debug/why" => why(request, state),
+        "/debug/why" => explain(request, state),
         "/debug/locks" => {
             let locks = state.sources.snapshots().into_iter().next().map(|snapshot| snapshot.locks);
             Response::json(200, &json!({ "locks": locks.unwrap_or_default() }))
@@ -69,11 +69,11 @@ pub(crate) fn answer(request: &Request, state: &State) -> Answer {
         "/debug/config" => Response::new(200, "text/plain; charset=utf-8", state.config.as_str()),
         _ => Response::status(404),
     };
-    Answer::Whole(allow(response))
+    RouteResponse::Full(allow(response))
 }
 
 /// Ready, unless it stops. Overload is no reason: whoever is taken out of a balancer gives his load to the others.
-fn readiness(request: &Request, state: &State) -> Response {
+fn readiness(request: &Request, state: &AdminState) -> Response {
     let minds_overload = request.parameter("overload") == Some("1");
     if state.is_stopping.load(Ordering::Relaxed) {
         Response::line(503, "stopping")
@@ -84,17 +84,17 @@ fn readiness(request: &Request, state: &State) -> Response {
     }
 }
 
-fn decisions(request: &Request, state: &State) -> Response {
+fn decisions(request: &Request, state: &AdminState) -> Response {
     let count = match request.parameter("n").map(str::parse::<usize>) {
-        None => LISTED,
-        Some(Ok(count)) => count.min(LISTED_MOST),
+        None => COUNT_DEFAULT,
+        Some(Ok(count)) => count.min(COUNT_MAX),
         Some(Err(_)) => return Response::line(400, "n: a number"),
     };
-    let reason = match request.parameter("reason").map(|word| (word, Reason::from_word(word))) {
+    let reason = match request.parameter("reason").map(|word| (word, DecisionReason::from_name(word))) {
         None => None,
         Some((_, Some(reason))) => Some(reason),
         Some((_, None)) => {
-            let words: Vec<&str> = Reason::ALL.iter().map(|reason| reason.word()).collect();
+            let words: Vec<&str> = DecisionReason::ALL.iter().map(|reason| reason.name()).collect();
             return Response::line(400, &format!("reason: {}", words.join(", ")));
         }
     };
@@ -110,17 +110,18 @@ fn decisions(request: &Request, state: &State) -> Response {
         // Filters look further back than what they leave.
         let looked_at = if reason.is_some() || tenant.is_some() { usize::MAX } else { count };
         let is_meant = |decision: &Decision| {
-            (reason.is_none() || decision.refused == reason) && tenant.is_none_or(|tenant| decision.tenant.0 == tenant)
+            (reason.is_none() || decision.reject_reason == reason)
+                && tenant.is_none_or(|tenant| decision.tenant.0 == tenant)
         };
         let found = source.decisions(looked_at).into_iter().filter(is_meant).take(count);
-        listed.extend(found.map(|decision| (context.unix_ns_of(&decision), described(&name, &decision, &context))));
+        listed.extend(found.map(|decision| (context.unix_ns_of(&decision), decision_json(&name, &decision, &context))));
     }
     listed.sort_by_key(|(unix_ns, _)| std::cmp::Reverse(*unix_ns));
     let listed: Vec<Value> = listed.into_iter().take(count).map(|(_, decision)| decision).collect();
     Response::json(200, &json!({ "decisions": listed }))
 }
 
-fn why(request: &Request, state: &State) -> Response {
+fn explain(request: &Request, state: &AdminState) -> Response {
     let id = match request.parameter("id").unwrap_or_default().parse::<DecisionId>() {
         Ok(id) => id,
         Err(error) => return Response::line(400, &format!("id: {error}")),
@@ -129,27 +130,27 @@ fn why(request: &Request, state: &State) -> Response {
         return Response::line(404, &format!("no decision {id}: only the newest are kept"));
     };
     let context = source.context();
-    let mut told = described(&name, &decision, &context);
-    told["text"] = context.explain(&decision, Some(&source.second(&decision))).into();
+    let mut told = decision_json(&name, &decision, &context);
+    told["text"] = context.explain(&decision, Some(&source.nearby_counts(&decision))).into();
     Response::json(200, &told)
 }
 
 /// A decision for programs, and in words.
-pub(crate) fn described(port: &str, decision: &Decision, context: &Context) -> Value {
+pub(crate) fn decision_json(port: &str, decision: &Decision, context: &DecisionContext) -> Value {
     json!({
         "id": decision.id.to_string(),
         "port": port,
         "unix_ms": context.unix_ns_of(decision) / 1_000_000,
-        "reason": decision.refused.map(Reason::word),
-        "moment": match decision.moment {
-            Moment::Arrival => "arrival",
-            Moment::Turn => "turn",
-            Moment::Work => "work",
+        "reason": decision.reject_reason.map(DecisionReason::name),
+        "moment": match decision.stage {
+            LifecycleStage::Arrival => "arrival",
+            LifecycleStage::Dequeue => "turn",
+            LifecycleStage::Execution => "work",
         },
-        "rehearsed": decision.rehearsed,
-        "waited_ns": decision.waited.0,
+        "rehearsed": decision.is_shadow,
+        "waited_ns": decision.wait.0,
         "delay_ns": decision.delay.0,
-        "left_ns": (decision.left.0 != u64::MAX).then_some(decision.left.0),
+        "left_ns": (decision.time_left.0 != u64::MAX).then_some(decision.time_left.0),
         "priority": decision.priority.level(),
         "class": context.has_classes.then(|| decision.class()),
         "tenant": decision.tenant.0,

@@ -1,9 +1,9 @@
 //! The thread of an admin port and its sockets: accepting, waiting, telling the state once a second. Never here: answers.
 
-use crate::connection::{Connection, Stage};
+use crate::connection::{Connection, ConnectionStage};
 use crate::feed::Feed;
 use crate::response::Response;
-use crate::routes::State;
+use crate::routes::AdminState;
 use crate::sources::Sources;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::io::{ErrorKind, Read, Write};
@@ -15,17 +15,17 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 /// Connections at a time.
-const CONNECTIONS: usize = 16;
+const CONNECTIONS_MAX: usize = 16;
 /// Of them, listeners to events.
-const LISTENERS: usize = 4;
+const SUBSCRIBERS_MAX: usize = 4;
 /// Connections that are accepted before those that are there have their turn.
-const BATCH: usize = 64;
+const ACCEPT_BATCH: usize = 64;
 /// From one state to the next.
-const SECOND: Duration = Duration::from_secs(1);
+const FEED_INTERVAL: Duration = Duration::from_secs(1);
 /// Out of descriptors, the listener is asked again after this long.
-const PAUSE: Duration = Duration::from_millis(100);
+const ACCEPT_BACKOFF: Duration = Duration::from_millis(100);
 /// How long the last answers may take when the port ends.
-const FAREWELL: Duration = Duration::from_millis(500);
+const SHUTDOWN_TIMEOUT: Duration = Duration::from_millis(500);
 
 /// An admin port that can't start.
 #[derive(Debug, thiserror::Error)]
@@ -51,7 +51,7 @@ pub struct Admin {
     sources: Sources,
     is_stopping: Arc<AtomicBool>,
     /// Its other end tells the thread to end: by being closed.
-    bell: Option<UnixStream>,
+    control: Option<UnixStream>,
     thread: Option<JoinHandle<()>>,
 }
 
@@ -71,7 +71,7 @@ impl Admin {
     /// # Errors
     /// See [`AdminError`].
     pub fn start_on(listener: TcpListener, sources: Sources, config: String) -> Result<Admin, AdminError> {
-        Admin::begin(listener, sources, config, Gateway::default())
+        Admin::spawn(listener, sources, config, Acceptor::default())
     }
 
     /// The same for clients with TLS alone, whose certificate is looked at where `tls` wants one. Its files are to be opened for
@@ -86,21 +86,28 @@ impl Admin {
         config: String,
         tls: leeward_tls::ServerTls,
     ) -> Result<Admin, AdminError> {
-        let lock = crate::tls::Lock::new(tls, sources.handshakes());
-        Admin::begin(listener, sources, config, Gateway { lock: Some(lock) })
+        let lock = crate::tls::TlsAcceptor::new(tls, sources.handshake_counters());
+        Admin::spawn(listener, sources, config, Acceptor { tls: Some(lock) })
     }
 
-    fn begin(listener: TcpListener, sources: Sources, config: String, gateway: Gateway) -> Result<Admin, AdminError> {
+    fn spawn(listener: TcpListener, sources: Sources, config: String, gateway: Acceptor) -> Result<Admin, AdminError> {
         listener.set_nonblocking(true)?;
         let address = listener.local_addr()?;
         let (bell, heard) = UnixStream::pair()?;
         heard.set_nonblocking(true)?;
         let is_stopping = Arc::new(AtomicBool::new(false));
-        let state = State { address, sources: sources.clone(), config, is_stopping: Arc::clone(&is_stopping) };
-        let port =
-            Port { listener, bell: heard, state, connections: Vec::new(), feed: Feed::default(), rests: None, gateway };
+        let state = AdminState { address, sources: sources.clone(), config, is_stopping: Arc::clone(&is_stopping) };
+        let port = EventLoop {
+            listener,
+            control: heard,
+            state,
+            connections: Vec::new(),
+            feed: Feed::default(),
+            accept_paused_until: None,
+            acceptor: gateway,
+        };
         let thread = std::thread::Builder::new().name("admin".into()).spawn(move || port.run())?;
-        Ok(Admin { address, sources, is_stopping, bell: Some(bell), thread: Some(thread) })
+        Ok(Admin { address, sources, is_stopping, control: Some(bell), thread: Some(thread) })
     }
 
     /// Where it listens.
@@ -117,7 +124,7 @@ impl Admin {
     pub fn begin_stopping(&self) {
         self.is_stopping.store(true, Ordering::Relaxed);
         // Listeners shall know before their connection ends.
-        let _ = self.bell.as_ref().map(|mut bell| bell.write(b"!"));
+        let _ = self.control.as_ref().map(|mut bell| bell.write(b"!"));
     }
 
     /// Ends it.
@@ -126,7 +133,7 @@ impl Admin {
     }
 
     fn end(&mut self) {
-        drop(self.bell.take());
+        drop(self.control.take());
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();
         }
@@ -141,16 +148,16 @@ impl Drop for Admin {
 
 /// Step before a connection's first words: a handshake, where there is TLS.
 #[derive(Default)]
-struct Gateway {
+struct Acceptor {
     #[cfg(feature = "tls")]
-    lock: Option<crate::tls::Lock>,
+    tls: Option<crate::tls::TlsAcceptor>,
 }
 
-impl Gateway {
-    fn adopt(&self, connection: Connection) -> Connection {
+impl Acceptor {
+    fn wrap(&self, connection: Connection) -> Connection {
         #[cfg(feature = "tls")]
-        if let Some(lock) = &self.lock {
-            return connection.encrypted(lock);
+        if let Some(lock) = &self.tls {
+            return connection.with_tls(lock);
         }
         connection
     }
@@ -158,7 +165,7 @@ impl Gateway {
     /// Whether a connection may have its turn.
     fn admit(&mut self, connection: &mut Connection, now: Instant) -> bool {
         #[cfg(feature = "tls")]
-        if let Some(lock) = &mut self.lock {
+        if let Some(lock) = &mut self.tls {
             return connection.admit(lock, now);
         }
         let _ = (connection, now);
@@ -166,11 +173,11 @@ impl Gateway {
     }
 
     /// When one that waits for its handshake may begin it.
-    fn next(&self, connections: &[Connection], now: Instant) -> Option<Instant> {
+    fn next_handshake(&self, connections: &[Connection], now: Instant) -> Option<Instant> {
         #[cfg(feature = "tls")]
-        if let Some(lock) = &self.lock {
-            lock.note(connections.iter().filter(|of| of.is_handshaking()).count());
-            return connections.iter().any(Connection::waits_for_ration).then(|| lock.next(now));
+        if let Some(lock) = &self.tls {
+            lock.record_waiting(connections.iter().filter(|of| of.is_handshaking()).count());
+            return connections.iter().any(Connection::awaits_handshake_quota).then(|| lock.next_handshake(now));
         }
         let _ = (connections, now);
         None
@@ -178,127 +185,129 @@ impl Gateway {
 }
 
 /// All that the thread has.
-struct Port {
+struct EventLoop {
     listener: TcpListener,
-    bell: UnixStream,
-    state: State,
+    control: UnixStream,
+    state: AdminState,
     connections: Vec<Connection>,
     feed: Feed,
     /// Until when the listener is not asked.
-    rests: Option<Instant>,
-    gateway: Gateway,
+    accept_paused_until: Option<Instant>,
+    acceptor: Acceptor,
 }
 
 /// The owner's words.
 #[derive(PartialEq, Eq)]
-enum Bell {
-    Silent,
+enum ControlEvent {
+    Idle,
     /// Tell the listeners now.
-    Rung,
-    Over,
+    Wake,
+    Stop,
 }
 
-impl Port {
+impl EventLoop {
     fn run(mut self) {
         let mut next = Instant::now();
         loop {
             let now = Instant::now();
-            let rung = self.listen_to_bell();
-            if rung == Bell::Over {
-                return self.part(now);
+            let rung = self.poll_control();
+            if rung == ControlEvent::Stop {
+                return self.shut_down(now);
             }
-            if now >= next || rung == Bell::Rung {
+            if now >= next || rung == ControlEvent::Wake {
                 self.tick(now);
-                next = now + SECOND;
+                next = now + FEED_INTERVAL;
             }
             self.accept(now);
-            self.turn(now);
+            self.poll_connections(now);
             self.wait(next);
         }
     }
 
-    fn listen_to_bell(&mut self) -> Bell {
-        match self.bell.read(&mut [0; 16]) {
-            Ok(0) => Bell::Over,
-            Ok(_) => Bell::Rung,
-            Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => Bell::Silent,
-            Err(_) => Bell::Over,
+    fn poll_control(&mut self) -> ControlEvent {
+        match self.control.read(&mut [0; 16]) {
+            Ok(0) => ControlEvent::Stop,
+            Ok(_) => ControlEvent::Wake,
+            Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => ControlEvent::Idle,
+            Err(_) => ControlEvent::Stop,
         }
     }
 
     fn tick(&mut self, now: Instant) {
         let event = self.feed.tick(&self.state);
-        let heard = |connection: &&mut Connection| connection.stage == Stage::Listening && !connection.is_new_listener;
-        self.connections.iter_mut().filter(heard).for_each(|connection| connection.tell(&event, now));
+        let heard = |connection: &&mut Connection| {
+            connection.stage == ConnectionStage::Streaming && !connection.is_new_subscriber
+        };
+        self.connections.iter_mut().filter(heard).for_each(|connection| connection.push_event(&event, now));
     }
 
     fn accept(&mut self, now: Instant) {
-        if self.rests.is_some_and(|until| now < until) {
+        if self.accept_paused_until.is_some_and(|until| now < until) {
             return;
         }
-        self.rests = None;
-        for _ in 0..BATCH {
+        self.accept_paused_until = None;
+        for _ in 0..ACCEPT_BATCH {
             match self.listener.accept() {
-                Ok((stream, _)) => self.adopt(stream, now),
+                Ok((stream, _)) => self.add_connection(stream, now),
                 Err(error) if error.kind() == ErrorKind::WouldBlock => return,
                 // Its client has gone already.
                 Err(error) if matches!(error.kind(), ErrorKind::ConnectionAborted | ErrorKind::Interrupted) => {}
-                Err(_) => return self.rests = Some(now + PAUSE),
+                Err(_) => return self.accept_paused_until = Some(now + ACCEPT_BACKOFF),
             }
         }
     }
 
     /// Takes a connection. When there are as many as there may be, one whose head has not come makes room: whoever opens many and
     /// says nothing must not keep others from asking.
-    fn adopt(&mut self, stream: TcpStream, now: Instant) {
+    fn add_connection(&mut self, stream: TcpStream, now: Instant) {
         let Ok(connection) = Connection::new(stream, now) else { return };
-        let mut connection = self.gateway.adopt(connection);
-        let room = self.has_room_for_listener();
+        let mut connection = self.acceptor.wrap(connection);
+        let room = self.can_subscribe();
         // Those that wait for a handshake have theirs first; the next turn admits this one.
-        let is_next = !self.connections.iter().any(Connection::waits_for_ration);
-        if is_next && self.gateway.admit(&mut connection, now) {
-            connection.turn(&self.state, room, now);
+        let is_next = !self.connections.iter().any(Connection::awaits_handshake_quota);
+        if is_next && self.acceptor.admit(&mut connection, now) {
+            connection.poll(&self.state, room, now);
         }
-        self.greet(&mut connection, now);
-        if connection.stage == Stage::Over {
+        self.send_history(&mut connection, now);
+        if connection.stage == ConnectionStage::Closed {
             return;
         }
-        if self.connections.len() >= CONNECTIONS {
-            let idle = |of: &Connection| matches!(of.stage, Stage::Reading | Stage::Lingering);
+        if self.connections.len() >= CONNECTIONS_MAX {
+            let idle = |of: &Connection| matches!(of.stage, ConnectionStage::Reading | ConnectionStage::Lingering);
             let places = self.connections.iter().enumerate().filter(|(_, of)| idle(of));
-            match places.min_by_key(|(_, of)| of.due).map(|(place, _)| place) {
+            match places.min_by_key(|(_, of)| of.deadline).map(|(place, _)| place) {
                 Some(place) => drop(self.connections.swap_remove(place)),
                 None => {
                     connection.finish(&Response::line(503, "there are connections enough"), now);
-                    return connection.turn(&self.state, false, now);
+                    return connection.poll(&self.state, false, now);
                 }
             }
         }
         self.connections.push(connection);
     }
 
-    fn has_room_for_listener(&self) -> bool {
-        self.connections.iter().filter(|of| of.stage == Stage::Listening).count() < LISTENERS
+    fn can_subscribe(&self) -> bool {
+        self.connections.iter().filter(|of| of.stage == ConnectionStage::Streaming).count() < SUBSCRIBERS_MAX
     }
 
     /// Tells a new listener of the past.
-    fn greet(&self, connection: &mut Connection, now: Instant) {
-        if connection.stage == Stage::Listening && connection.is_new_listener {
-            connection.is_new_listener = false;
-            connection.tell(&self.feed.past(), now);
+    fn send_history(&self, connection: &mut Connection, now: Instant) {
+        if connection.stage == ConnectionStage::Streaming && connection.is_new_subscriber {
+            connection.is_new_subscriber = false;
+            connection.push_event(&self.feed.history(), now);
         }
     }
 
-    fn turn(&mut self, now: Instant) {
+    fn poll_connections(&mut self, now: Instant) {
         let mut connections = std::mem::take(&mut self.connections);
         for mut connection in connections.drain(..) {
             // Those that have had their turn count, and those that listen already.
-            let room = connection.stage == Stage::Listening || self.has_room_for_listener();
-            if self.gateway.admit(&mut connection, now) {
-                connection.turn(&self.state, room, now);
+            let room = connection.stage == ConnectionStage::Streaming || self.can_subscribe();
+            if self.acceptor.admit(&mut connection, now) {
+                connection.poll(&self.state, room, now);
             }
-            self.greet(&mut connection, now);
-            if connection.stage != Stage::Over {
+            self.send_history(&mut connection, now);
+            if connection.stage != ConnectionStage::Closed {
                 self.connections.push(connection);
             }
         }
@@ -310,15 +319,15 @@ impl Port {
         let due = self
             .connections
             .iter()
-            .map(|of| of.due)
-            .chain(self.rests)
-            .chain(self.gateway.next(&self.connections, now))
+            .map(|of| of.deadline)
+            .chain(self.accept_paused_until)
+            .chain(self.acceptor.next_handshake(&self.connections, now))
             .fold(next, Instant::min);
         let span = due.saturating_duration_since(now).max(Duration::from_millis(1));
-        let listening = if self.rests.is_some() { PollFlags::empty() } else { PollFlags::IN };
-        let mut descriptors = vec![PollFd::new(&self.listener, listening), PollFd::new(&self.bell, PollFlags::IN)];
+        let listening = if self.accept_paused_until.is_some() { PollFlags::empty() } else { PollFlags::IN };
+        let mut descriptors = vec![PollFd::new(&self.listener, listening), PollFd::new(&self.control, PollFlags::IN)];
         descriptors.extend(self.connections.iter().map(|connection| {
-            let (reads, writes) = connection.wants();
+            let (reads, writes) = connection.interest();
             let mut flags = PollFlags::empty();
             flags.set(PollFlags::IN, reads);
             flags.set(PollFlags::OUT, writes);
@@ -330,11 +339,11 @@ impl Port {
     }
 
     /// Sends what is left of the answers, and ends.
-    fn part(mut self, now: Instant) {
-        let until = now + FAREWELL;
-        self.connections.retain(|of| of.stage == Stage::Writing);
+    fn shut_down(mut self, now: Instant) {
+        let until = now + SHUTDOWN_TIMEOUT;
+        self.connections.retain(|of| of.stage == ConnectionStage::Writing);
         while !self.connections.is_empty() && Instant::now() < until {
-            self.turn(Instant::now());
+            self.poll_connections(Instant::now());
             self.wait(Instant::now() + Duration::from_millis(10));
         }
     }

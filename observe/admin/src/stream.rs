@@ -1,7 +1,7 @@
 //! Bytes of a connection: as they are, or by TLS. Never waits. Never here: what they mean.
 
 #[cfg(feature = "tls")]
-use crate::tls::Encrypted;
+use crate::tls::TlsStream;
 use std::io::{self, Read, Write};
 use std::net::{Shutdown, TcpStream};
 
@@ -9,7 +9,7 @@ use std::net::{Shutdown, TcpStream};
 pub(crate) enum Stream {
     Plain(TcpStream),
     #[cfg(feature = "tls")]
-    Encrypted(Box<Encrypted>),
+    Encrypted(Box<TlsStream>),
 }
 
 impl Stream {
@@ -23,19 +23,19 @@ impl Stream {
     }
 
     /// Whether bytes that were written have not left.
-    pub(crate) fn holds_back(&self) -> bool {
+    pub(crate) fn wants_write(&self) -> bool {
         match self {
             Stream::Plain(_) => false,
             #[cfg(feature = "tls")]
-            Stream::Encrypted(encrypted) => encrypted.holds_back(),
+            Stream::Encrypted(encrypted) => encrypted.wants_write(),
         }
     }
 
     /// Says that nothing more comes, once all that was written has left.
-    pub(crate) fn end(&mut self) -> io::Result<()> {
+    pub(crate) fn close(&mut self) -> io::Result<()> {
         #[cfg(feature = "tls")]
         if let Stream::Encrypted(encrypted) = self {
-            encrypted.end()?;
+            encrypted.close()?;
         }
         let _ = self.socket().shutdown(Shutdown::Write);
         Ok(())

@@ -1,7 +1,7 @@
 //! TLS of the admin port: sessions over sockets that never wait, a ration of handshakes, and their count. Never here: certificates.
 
-use leeward_observe::snapshot::Tls;
-use leeward_tls::{Broken, ServerTls, Session, begins_like_tls};
+use leeward_observe::snapshot::TlsCounts;
+use leeward_tls::{ServerTls, Session, TlsError, is_tls_record};
 use std::collections::BTreeMap;
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::TcpStream;
@@ -13,64 +13,66 @@ use std::time::{Duration, Instant};
 pub const ALPN: &[u8] = b"http/1.1";
 
 /// From one handshake to the next, when more clients ask: about 0.5 ms of arithmetic in 20.
-const PACE: Duration = Duration::from_millis(20);
+const HANDSHAKE_INTERVAL: Duration = Duration::from_millis(20);
 /// Handshakes that may follow each other at once.
 const BURST: u32 = 16;
 
 /// Reads of a socket without a byte of plaintext, in one turn.
-const READS: usize = 16;
+const READS_MAX: usize = 16;
 
 /// TLS of a port: its certificates, and how many handshakes it may begin.
-pub(crate) struct Lock {
+pub(crate) struct TlsAcceptor {
     tls: ServerTls,
-    pub(crate) tally: std::sync::Arc<Tally>,
-    ration: Ration,
+    pub(crate) counters: std::sync::Arc<HandshakeCounters>,
+    quota: HandshakeQuota,
 }
 
 /// Handshakes that may be begun.
 #[derive(Debug, Default)]
-struct Ration {
+struct HandshakeQuota {
     /// When all handshakes that were begun are paid for.
-    paid: Option<Instant>,
+    paid_until: Option<Instant>,
 }
 
-impl Ration {
+impl HandshakeQuota {
     /// Begins a handshake, if there is one left to spend.
-    fn spend(&mut self, now: Instant) -> bool {
-        let paid = self.paid.map_or(now, |paid| paid.max(now));
-        if paid.saturating_duration_since(now) > PACE * (BURST - 1) {
+    fn try_acquire(&mut self, now: Instant) -> bool {
+        let paid = self.paid_until.map_or(now, |paid| paid.max(now));
+        if paid.saturating_duration_since(now) > HANDSHAKE_INTERVAL * (BURST - 1) {
             return false;
         }
-        self.paid = Some(paid + PACE);
+        self.paid_until = Some(paid + HANDSHAKE_INTERVAL);
         true
     }
 
     /// When there is a handshake to spend again.
-    fn next(&self, now: Instant) -> Instant {
-        self.paid.and_then(|paid| paid.checked_sub(PACE * (BURST - 1))).map_or(now, |next| next.max(now))
+    fn next_available(&self, now: Instant) -> Instant {
+        self.paid_until
+            .and_then(|paid| paid.checked_sub(HANDSHAKE_INTERVAL * (BURST - 1)))
+            .map_or(now, |next| next.max(now))
     }
 }
 
-impl Lock {
-    pub(crate) fn new(tls: ServerTls, tally: std::sync::Arc<Tally>) -> Self {
-        Lock { tls, tally, ration: Ration::default() }
+impl TlsAcceptor {
+    pub(crate) fn new(tls: ServerTls, tally: std::sync::Arc<HandshakeCounters>) -> Self {
+        TlsAcceptor { tls, counters: tally, quota: HandshakeQuota::default() }
     }
 
     /// When a handshake that waits may begin.
-    pub(crate) fn next(&self, now: Instant) -> Instant {
-        self.ration.next(now)
+    pub(crate) fn next_handshake(&self, now: Instant) -> Instant {
+        self.quota.next_available(now)
     }
 
     /// Counts what only this thread knows.
-    pub(crate) fn note(&self, waiting: usize) {
-        self.tally.waiting.store(waiting as u64, Ordering::Relaxed);
-        self.tally.renewed.store(self.tls.reloads(), Ordering::Relaxed);
+    pub(crate) fn record_waiting(&self, waiting: usize) {
+        self.counters.waiting.store(waiting as u64, Ordering::Relaxed);
+        self.counters.renewed.store(self.tls.reloads(), Ordering::Relaxed);
     }
 }
 
 /// Handshakes of a port, counted.
 #[derive(Debug, Default)]
-pub(crate) struct Tally {
+pub(crate) struct HandshakeCounters {
     done: AtomicU64,
     resumed: AtomicU64,
     identified: AtomicU64,
@@ -79,25 +81,25 @@ pub(crate) struct Tally {
     refused: Mutex<BTreeMap<&'static str, u64>>,
 }
 
-impl Tally {
+impl HandshakeCounters {
     fn reasons(&self) -> MutexGuard<'_, BTreeMap<&'static str, u64>> {
         self.refused.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(crate) fn refuse(&self, reason: &'static str) {
+    pub(crate) fn record_failure(&self, reason: &'static str) {
         *self.reasons().entry(reason).or_default() += 1;
     }
 
-    fn complete(&self, session: &Session) {
+    fn record_success(&self, session: &Session) {
         self.done.fetch_add(1, Ordering::Relaxed);
         self.resumed.fetch_add(u64::from(session.is_resumed()), Ordering::Relaxed);
         self.identified.fetch_add(u64::from(session.identity().is_some()), Ordering::Relaxed);
     }
 
     /// As metrics tell it.
-    pub(crate) fn told(&self) -> Tls {
+    pub(crate) fn counts(&self) -> TlsCounts {
         let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
-        Tls {
+        TlsCounts {
             done: read(&self.done),
             resumed: read(&self.resumed),
             identified: read(&self.identified),
@@ -112,7 +114,7 @@ impl Tally {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stage {
     /// The client has said nothing.
-    Silent,
+    New,
     /// Its first words are there, and wait for a handshake to spend.
     Waiting,
     Handshaking,
@@ -120,29 +122,29 @@ enum Stage {
 }
 
 /// A connection with TLS.
-pub(crate) struct Encrypted {
+pub(crate) struct TlsStream {
     socket: TcpStream,
     /// `None` before the client has said anything.
     session: Option<Session>,
     stage: Stage,
-    tally: std::sync::Arc<Tally>,
-    has_said_goodbye: bool,
+    counters: std::sync::Arc<HandshakeCounters>,
+    has_sent_close: bool,
 }
 
 /// Whether a connection may speak.
-pub(crate) enum Admission {
+pub(crate) enum HandshakeAdmission {
     /// As far as it goes.
-    Yes,
+    Proceed,
     /// Not before the next turn.
     Wait,
     /// In plain words that say so: it does not speak TLS.
     Plain(TcpStream),
 }
 
-impl Encrypted {
-    pub(crate) fn new(socket: TcpStream, lock: &Lock) -> Self {
-        let tally = std::sync::Arc::clone(&lock.tally);
-        Encrypted { socket, session: None, stage: Stage::Silent, tally, has_said_goodbye: false }
+impl TlsStream {
+    pub(crate) fn new(socket: TcpStream, lock: &TlsAcceptor) -> Self {
+        let tally = std::sync::Arc::clone(&lock.counters);
+        TlsStream { socket, session: None, stage: Stage::New, counters: tally, has_sent_close: false }
     }
 
     pub(crate) fn socket(&self) -> &TcpStream {
@@ -160,32 +162,32 @@ impl Encrypted {
     }
 
     /// Begins the handshake of a client that has spoken.
-    pub(crate) fn admit(&mut self, lock: &mut Lock, now: Instant) -> Admission {
+    pub(crate) fn admit(&mut self, lock: &mut TlsAcceptor, now: Instant) -> HandshakeAdmission {
         if matches!(self.stage, Stage::Handshaking | Stage::Open) {
-            return Admission::Yes;
+            return HandshakeAdmission::Proceed;
         }
         let mut first = [0];
         match self.socket.peek(&mut first) {
-            Ok(1) if !begins_like_tls(first[0]) => {
-                self.tally.refuse("plaintext");
+            Ok(1) if !is_tls_record(first[0]) => {
+                self.counters.record_failure("plaintext");
                 // Without a descriptor for the answer there is none: reading finds no session, and ends.
-                return self.socket.try_clone().map_or(Admission::Yes, Admission::Plain);
+                return self.socket.try_clone().map_or(HandshakeAdmission::Proceed, HandshakeAdmission::Plain);
             }
             Ok(1) => {}
             // The end, or an error: reading says which.
-            Ok(_) => return Admission::Yes,
+            Ok(_) => return HandshakeAdmission::Proceed,
             Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => {
-                return Admission::Wait;
+                return HandshakeAdmission::Wait;
             }
-            Err(_) => return Admission::Yes,
+            Err(_) => return HandshakeAdmission::Proceed,
         }
-        if !lock.ration.spend(now) {
+        if !lock.quota.try_acquire(now) {
             self.stage = Stage::Waiting;
-            return Admission::Wait;
+            return HandshakeAdmission::Wait;
         }
         self.session = lock.tls.accept().ok();
         self.stage = Stage::Handshaking;
-        Admission::Yes
+        HandshakeAdmission::Proceed
     }
 
     /// Sends what there is to send, as far as it goes.
@@ -196,33 +198,33 @@ impl Encrypted {
         }
     }
 
-    pub(crate) fn holds_back(&self) -> bool {
+    pub(crate) fn wants_write(&self) -> bool {
         self.session.as_ref().is_some_and(Session::wants_send)
     }
 
     /// Says goodbye, once everything has left.
-    pub(crate) fn end(&mut self) -> io::Result<()> {
-        if let (Some(session), false) = (&mut self.session, self.has_said_goodbye) {
+    pub(crate) fn close(&mut self) -> io::Result<()> {
+        if let (Some(session), false) = (&mut self.session, self.has_sent_close) {
             session.close();
-            self.has_said_goodbye = true;
+            self.has_sent_close = true;
         }
         self.send()
     }
 
     /// Counts a session that did not come about, once.
-    fn refused(&mut self, reason: &'static str) {
+    fn fail_handshake(&mut self, reason: &'static str) {
         if self.stage == Stage::Handshaking {
-            self.tally.refuse(reason);
+            self.counters.record_failure(reason);
             self.stage = Stage::Open;
         }
     }
 
     /// Counts a handshake that has taken too long.
-    pub(crate) fn give_up(&mut self) {
+    pub(crate) fn abort_handshake(&mut self) {
         match self.stage {
             Stage::Open => return,
-            Stage::Waiting => self.tally.refuse("waited"),
-            Stage::Silent | Stage::Handshaking => self.tally.refuse("stalled"),
+            Stage::Waiting => self.counters.record_failure("waited"),
+            Stage::New | Stage::Handshaking => self.counters.record_failure("stalled"),
         }
         self.stage = Stage::Open;
     }
@@ -230,7 +232,7 @@ impl Encrypted {
     /// Plaintext, by so many reads of the socket at most: records without any must not keep the thread from others.
     fn receive(&mut self, into: &mut [u8]) -> io::Result<usize> {
         let Some(session) = &mut self.session else { return Ok(0) };
-        for _ in 0..READS {
+        for _ in 0..READS_MAX {
             if session.holds_plaintext() {
                 return Ok(session.take(into));
             }
@@ -241,7 +243,7 @@ impl Encrypted {
             // Answers of the handshake, and the alert that says why there is none. What does not go now goes with the next turn.
             let sent = session.send(&mut self.socket);
             if self.stage == Stage::Handshaking && !session.is_handshaking() && read.is_ok() {
-                self.tally.complete(session);
+                self.counters.record_success(session);
                 self.stage = Stage::Open;
             }
             match (read, sent) {
@@ -255,20 +257,20 @@ impl Encrypted {
     }
 }
 
-impl Drop for Encrypted {
+impl Drop for TlsStream {
     fn drop(&mut self) {
-        self.refused("left");
+        self.fail_handshake("left");
     }
 }
 
-impl Read for Encrypted {
+impl Read for TlsStream {
     fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
         let read = self.receive(into);
         match &read {
-            Ok(0) => self.refused("left"),
+            Ok(0) => self.fail_handshake("left"),
             Err(error) if error.kind() == ErrorKind::InvalidData => {
-                let broken = error.get_ref().and_then(|error| error.downcast_ref::<Broken>());
-                self.refused(broken.map_or("other", |broken| broken.reason.name()));
+                let broken = error.get_ref().and_then(|error| error.downcast_ref::<TlsError>());
+                self.fail_handshake(broken.map_or("other", |broken| broken.reason.name()));
             }
             _ => {}
         }
@@ -276,7 +278,7 @@ impl Read for Encrypted {
     }
 }
 
-impl Write for Encrypted {
+impl Write for TlsStream {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         if self.session.as_ref().is_none_or(Session::is_handshaking) {
             return Err(ErrorKind::WouldBlock.into());
@@ -303,13 +305,13 @@ mod tests {
 
     #[test]
     fn handshakes_have_a_ration_that_comes_back() {
-        let (began, mut ration) = (Instant::now(), Ration::default());
-        let burst = (0..100).filter(|_| ration.spend(began)).count();
+        let (began, mut ration) = (Instant::now(), HandshakeQuota::default());
+        let burst = (0..100).filter(|_| ration.try_acquire(began)).count();
         assert_eq!(burst, BURST as usize);
-        assert!(ration.next(began) > began && !ration.spend(began));
-        let later = ration.next(began);
-        assert!(ration.spend(later) && !ration.spend(later), "one for each pace");
-        let rested = later + PACE * 1_000;
-        assert_eq!((0..100).filter(|_| ration.spend(rested)).count(), BURST as usize);
+        assert!(ration.next_available(began) > began && !ration.try_acquire(began));
+        let later = ration.next_available(began);
+        assert!(ration.try_acquire(later) && !ration.try_acquire(later), "one for each pace");
+        let rested = later + HANDSHAKE_INTERVAL * 1_000;
+        assert_eq!((0..100).filter(|_| ration.try_acquire(rested)).count(), BURST as usize);
     }
 }

@@ -1,8 +1,8 @@
 //! Exports by OTLP against receivers of this test: a strict one that knows the mapping, one that is full, one that is silent, none.
 
-use leeward_admin::{Admin, Exporter, Receiver, Sources};
-use leeward_observe::snapshot::{Refused, StageWaits, Tls};
-use leeward_observe::why::Context;
+use leeward_admin::{Admin, Exporter, OtlpEndpoint, Sources};
+use leeward_observe::explain::DecisionContext;
+use leeward_observe::snapshot::{RejectionCount, StageWaits, TlsCounts};
 use leeward_observe::{Decision, DecisionId, Snapshot, Source, WaitCounts};
 use serde_json::Value;
 use std::io::{Read, Write};
@@ -13,9 +13,9 @@ use std::time::Duration;
 
 /// A server that one more request has come to whenever it is looked at.
 #[derive(Default)]
-struct Counting(AtomicU64);
+struct CountingSource(AtomicU64);
 
-impl Source for Counting {
+impl Source for CountingSource {
     fn snapshot(&self) -> Snapshot {
         let arrived = self.0.fetch_add(1, Ordering::Relaxed) + 1;
         let mut waits = WaitCounts::default();
@@ -25,9 +25,9 @@ impl Source for Counting {
             arrived,
             uptime_ns: arrived * 1_000_000,
             unix_ns: leeward_observe::unix_ns(),
-            refused: vec![Refused { reason: "delay", class: Some(3), count: 5 }],
+            refused: vec![RejectionCount { reason: "delay", class: Some(3), count: 5 }],
             waits: vec![StageWaits { stage: "worker", waits }],
-            tls: Some(Tls { done: 3, refused: vec![("stalled".into(), 2)], ..Tls::default() }),
+            tls: Some(TlsCounts { done: 3, refused: vec![("stalled".into(), 2)], ..TlsCounts::default() }),
             ..Snapshot::default()
         }
     }
@@ -40,23 +40,23 @@ impl Source for Counting {
         Vec::new()
     }
 
-    fn context(&self) -> Context {
-        Context::default()
+    fn context(&self) -> DecisionContext {
+        DecisionContext::default()
     }
 }
 
-const EVERY: Duration = Duration::from_millis(20);
+const EXPORT_INTERVAL: Duration = Duration::from_millis(20);
 
 fn sources() -> Sources {
     let sources = Sources::default();
-    sources.put("rpc", Arc::new(Counting::default()));
+    sources.insert("rpc", Arc::new(CountingSource::default()));
     sources
 }
 
 fn export(listener: &TcpListener, sources: &Sources) -> Exporter {
-    let receiver: Receiver = format!("http://{}", listener.local_addr().unwrap()).parse().unwrap();
+    let receiver: OtlpEndpoint = format!("http://{}", listener.local_addr().unwrap()).parse().unwrap();
     let resource = vec![("service.name", "kv".to_string())];
-    Exporter::start(receiver, EVERY, sources.clone(), resource).unwrap()
+    Exporter::start(receiver, EXPORT_INTERVAL, sources.clone(), resource).unwrap()
 }
 
 /// A request's head and body.
@@ -90,7 +90,7 @@ fn fields<'a>(value: &'a Value, known: &[&str]) -> &'a serde_json::Map<String, V
 }
 
 /// A 64-bit integer, which the mapping writes as a string.
-fn whole(value: &Value) -> u64 {
+fn parse_u64(value: &Value) -> u64 {
     value.as_str().unwrap_or_else(|| panic!("no string: {value}")).parse().unwrap()
 }
 
@@ -105,17 +105,17 @@ fn attributes(value: &Value) -> Vec<(String, String)> {
 
 /// A histogram's counts fit its bounds, which grow.
 fn check_histogram(point: &serde_json::Map<String, Value>) {
-    let counts: Vec<u64> = point["bucketCounts"].as_array().unwrap().iter().map(whole).collect();
+    let counts: Vec<u64> = point["bucketCounts"].as_array().unwrap().iter().map(parse_u64).collect();
     let bounds: Vec<f64> = point["explicitBounds"].as_array().unwrap().iter().map(|it| it.as_f64().unwrap()).collect();
     assert_eq!(counts.len(), bounds.len() + 1);
     assert!(bounds.windows(2).all(|pair| pair[0] < pair[1]), "{bounds:?}");
-    assert_eq!(counts.iter().sum::<u64>(), whole(&point["count"]));
+    assert_eq!(counts.iter().sum::<u64>(), parse_u64(&point["count"]));
     assert!(point["sum"].is_number());
 }
 
 /// Reads a request as the definition of `ExportMetricsServiceRequest` wants it (opentelemetry-proto 1.x, metrics.proto), and returns
 /// the metrics' names with the sums of their points.
-fn strictly(body: &str) -> Vec<(String, f64)> {
+fn parse_strict(body: &str) -> Vec<(String, f64)> {
     let told: Value = serde_json::from_str(body).unwrap();
     let resources = fields(&told, &["resourceMetrics"])["resourceMetrics"].as_array().unwrap();
     assert_eq!(resources.len(), 1);
@@ -141,13 +141,13 @@ fn strictly(body: &str) -> Vec<(String, f64)> {
             let point = fields(point, if kind == "histogram" { &histogram } else { &number });
             attributes(&point["attributes"]);
             if kind != "gauge" {
-                assert!(whole(&point["startTimeUnixNano"]) <= whole(&point["timeUnixNano"]), "{metric}");
+                assert!(parse_u64(&point["startTimeUnixNano"]) <= parse_u64(&point["timeUnixNano"]), "{metric}");
             }
             match kind {
                 "histogram" => check_histogram(point),
                 _ => assert!(point.contains_key("asInt") != point.contains_key("asDouble"), "{metric}"),
             }
-            sum += point.get("asInt").map_or(0.0, |count| whole(count) as f64);
+            sum += point.get("asInt").map_or(0.0, |count| parse_u64(count) as f64);
             sum += point.get("asDouble").and_then(Value::as_f64).unwrap_or(0.0);
         }
         found.push((of["name"].as_str().unwrap().to_string(), sum));
@@ -169,7 +169,7 @@ fn a_strict_receiver_takes_every_export() {
         let (stream, head, body) = request(&listener);
         assert!(head.starts_with("POST /v1/metrics HTTP/1.1\r\n"), "{head}");
         assert!(head.contains("\r\ncontent-type: application/json"), "{head}");
-        let told = strictly(&body);
+        let told = parse_strict(&body);
         let arrived = value(&told, "leeward.requests.arrived");
         assert!(arrived > before, "counts are cumulative");
         before = arrived;
@@ -177,21 +177,21 @@ fn a_strict_receiver_takes_every_export() {
         assert_eq!(value(&told, "leeward.tls.refusals"), 2.0);
         answer(stream, "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: 2\r\n\r\n{}");
     }
-    assert_eq!(exporter.news(), Vec::<String>::new());
+    assert_eq!(exporter.take_messages(), Vec::<String>::new());
     // The last words: what was counted since is not lost.
     let last = std::thread::spawn(move || {
         let (stream, _, body) = request(&listener);
         answer(stream, "HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n");
-        strictly(&body)
+        parse_strict(&body)
     });
     drop(exporter);
     assert!(value(&last.join().unwrap(), "leeward.requests.arrived") > before);
 }
 
 /// Waits for news with these words.
-fn hear(exporter: &Exporter, words: &str) -> String {
+fn wait_for_message(exporter: &Exporter, words: &str) -> String {
     for _ in 0..2_000 {
-        if let Some(news) = exporter.news().into_iter().find(|news| news.contains(words)) {
+        if let Some(news) = exporter.take_messages().into_iter().find(|news| news.contains(words)) {
             return news;
         }
         // The exporter's thread has its next turn.
@@ -226,23 +226,23 @@ fn a_receiver_that_is_full_or_gone_is_counted_and_told_once() {
         answer(stream, "HTTP/1.1 503 Busy\r\ncontent-length: 19\r\n\r\n{\"message\":\"full\"}\n");
     }
     let (stream, _, _) = request(&listener);
-    let news = exporter.news();
+    let news = exporter.take_messages();
     assert_eq!(news.len(), 1, "{news:?}");
     assert!(news[0].contains("answers 503: full"), "{news:?}");
     answer(stream, "HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n{}");
-    hear(&exporter, "taken again");
+    wait_for_message(&exporter, "taken again");
     // The next one is not spoken in HTTP.
     let (stream, _, _) = request(&listener);
     answer(stream, "220 mail.example\r\n");
-    hear(&exporter, "does not speak HTTP");
+    wait_for_message(&exporter, "does not speak HTTP");
     let (stream, _, _) = request(&listener);
     answer(
         stream,
         "HTTP/1.1 200 OK\r\n\r\n{\"partialSuccess\":{\"rejectedDataPoints\":\"2\",\"errorMessage\":\"old\"}}",
     );
-    hear(&exporter, "2 of the points are not taken: old");
+    wait_for_message(&exporter, "2 of the points are not taken: old");
     drop(listener);
-    hear(&exporter, "can't be reached");
+    wait_for_message(&exporter, "can't be reached");
     let told = metrics(&admin);
     assert_eq!((count(&told, "refused"), count(&told, "accepted"), count(&told, "unanswered")), (3, 2, 1), "{told}");
     assert!(count(&told, "unreachable") >= 1 && told.contains("leeward_otlp_rejected_points_total 2\n"), "{told}");
@@ -257,7 +257,7 @@ fn a_receiver_that_says_nothing_holds_nobody() {
     // Taken, and never answered: the admin port goes on, and the exporter with its next export.
     let (_silent, _, _) = request(&listener);
     assert!(metrics(&admin).contains("leeward_requests_arrived_total"));
-    hear(&exporter, "time is up");
+    wait_for_message(&exporter, "time is up");
     let (_silent_too, _, _) = request(&listener);
     drop(exporter);
 }

@@ -5,9 +5,9 @@ mod requests;
 
 use leeward_admin::{Admin, Sources};
 use leeward_core::units::{Nanos, Time};
-use leeward_observe::snapshot::Refused;
-use leeward_observe::why::Context;
-use leeward_observe::{Decision, DecisionId, Reason, Ring, Snapshot, Source};
+use leeward_observe::explain::DecisionContext;
+use leeward_observe::snapshot::RejectionCount;
+use leeward_observe::{Decision, DecisionId, DecisionReason, DecisionRing, Snapshot, Source};
 use leeward_testkit::greetings::GREETINGS;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
@@ -16,32 +16,32 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 /// A source whose counters stand still unless told otherwise.
-struct Still {
-    ring: Ring,
+struct FixedSource {
+    ring: DecisionRing,
     standing_ns: AtomicU64,
 }
 
-impl Still {
-    fn new() -> Arc<Still> {
-        let ring = Ring::new(256);
+impl FixedSource {
+    fn new() -> Arc<FixedSource> {
+        let ring = DecisionRing::new(256);
         for number in 1..=5_u64 {
-            let reason = if number == 3 { Reason::Lock } else { Reason::Delay };
-            let mut decision = Decision::refused(Time(number * 1_000_000), reason);
+            let reason = if number == 3 { DecisionReason::Lock } else { DecisionReason::Delay };
+            let mut decision = Decision::rejected(Time(number * 1_000_000), reason);
             decision.delay = Nanos::from_micros(number);
             ring.write(&decision);
         }
         ring.write(&Decision::admitted(Time(6_000_000)));
-        Arc::new(Still { ring, standing_ns: AtomicU64::new(0) })
+        Arc::new(FixedSource { ring, standing_ns: AtomicU64::new(0) })
     }
 }
 
-impl Source for Still {
+impl Source for FixedSource {
     fn snapshot(&self) -> Snapshot {
         Snapshot {
             mode: "enforce",
             arrived: 9,
             admitted: 4,
-            refused: vec![Refused { reason: "delay", class: None, count: 5 }],
+            refused: vec![RejectionCount { reason: "delay", class: None, count: 5 }],
             standing_ns: self.standing_ns.load(Ordering::Relaxed),
             target_ns: Some(80_000),
             ..Snapshot::default()
@@ -56,15 +56,20 @@ impl Source for Still {
         self.ring.newest(count)
     }
 
-    fn context(&self) -> Context {
-        Context { controller: "breakwater".into(), now: Time(7_000_000), unix_ns: 7_000_000, ..Context::default() }
+    fn context(&self) -> DecisionContext {
+        DecisionContext {
+            controller: "breakwater".into(),
+            now: Time(7_000_000),
+            unix_ns: 7_000_000,
+            ..DecisionContext::default()
+        }
     }
 }
 
-fn port() -> (Admin, Arc<Still>) {
-    let still = Still::new();
+fn port() -> (Admin, Arc<FixedSource>) {
+    let still = FixedSource::new();
     let sources = Sources::default();
-    sources.put("rpc", still.clone());
+    sources.insert("rpc", still.clone());
     (Admin::start("127.0.0.1:0", sources, "slo = \"1ms\"\n".into()).unwrap(), still)
 }
 
@@ -192,7 +197,7 @@ fn a_head_of_a_megabyte_is_refused_and_heard_of() {
 }
 
 /// A stream of events, after its head.
-fn listen(admin: &Admin) -> BufReader<TcpStream> {
+fn subscribe(admin: &Admin) -> BufReader<TcpStream> {
     let mut stream = connect(admin);
     stream.write_all(format!("GET /events HTTP/1.1\r\nhost: {}\r\n\r\n", admin.address()).as_bytes()).unwrap();
     let mut reader = BufReader::new(stream);
@@ -221,7 +226,7 @@ fn event(reader: &mut impl BufRead) -> serde_json::Value {
 #[test]
 fn listeners_hear_states_and_there_are_four_of_them() {
     let (admin, _) = port();
-    let mut listeners: Vec<_> = (0..4).map(|_| listen(&admin)).collect();
+    let mut listeners: Vec<_> = (0..4).map(|_| subscribe(&admin)).collect();
     for listener in &mut listeners {
         let told = event(listener);
         assert_eq!((told["servers"][0]["arrived"].as_u64(), told["stopping"].as_bool()), (Some(9), Some(false)));
@@ -260,9 +265,9 @@ fn silent_connections_make_room_for_those_who_ask() {
 }
 
 /// A source with much to say: what a socket takes of it without being read is soon used up.
-struct Wordy(Arc<Still>);
+struct VerboseSource(Arc<FixedSource>);
 
-impl Source for Wordy {
+impl Source for VerboseSource {
     fn snapshot(&self) -> Snapshot {
         Snapshot { service: "x".repeat(900_000), ..self.0.snapshot() }
     }
@@ -275,7 +280,7 @@ impl Source for Wordy {
         self.0.decisions(count)
     }
 
-    fn context(&self) -> Context {
+    fn context(&self) -> DecisionContext {
         self.0.context()
     }
 }
@@ -283,9 +288,9 @@ impl Source for Wordy {
 #[test]
 fn a_listener_that_does_not_read_is_let_go_and_others_go_on() {
     let (admin, still) = port();
-    admin.sources().put("rpc", Arc::new(Wordy(still)));
-    let deaf: Vec<_> = (0..3).map(|_| listen(&admin)).collect();
-    let mut listener = listen(&admin);
+    admin.sources().insert("rpc", Arc::new(VerboseSource(still)));
+    let deaf: Vec<_> = (0..3).map(|_| subscribe(&admin)).collect();
+    let mut listener = subscribe(&admin);
     let is_full = || exchange_head(&admin, b"GET /events HTTP/1.0\r\n\r\n").starts_with("HTTP/1.1 503 ");
     assert!(is_full());
     // Places become free as the deaf are let go; the one who reads hears every state meanwhile.
@@ -312,7 +317,7 @@ fn exchange_head(admin: &Admin, bytes: &[u8]) -> String {
 fn a_port_that_ends_lets_go_of_its_address() {
     let (admin, _) = port();
     let address = admin.address();
-    let mut listener = listen(&admin);
+    let mut listener = subscribe(&admin);
     admin.stop();
     let mut rest = String::new();
     listener.read_to_string(&mut rest).unwrap();

@@ -11,11 +11,11 @@ use std::time::Duration;
 use tempfile::TempDir;
 
 /// Certificates of an authority, a server and a client, in files.
-struct Files(TempDir);
+struct CertFiles(TempDir);
 
-impl Files {
-    fn new() -> Files {
-        let files = Files(TempDir::new().unwrap());
+impl CertFiles {
+    fn new() -> CertFiles {
+        let files = CertFiles(TempDir::new().unwrap());
         let write = |name: &str, text: String| std::fs::write(files.path(name), text).unwrap();
         let mut params = CertificateParams::default();
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
@@ -40,7 +40,7 @@ impl Files {
     fn port(&self, wants_certificates: bool) -> Admin {
         let client_ca = wants_certificates.then(|| self.path("ca.pem"));
         let files = ServerFiles { cert: self.path("server.pem"), key: self.path("server.key"), client_ca };
-        let tls = ServerTls::open_for(files, ALPN).unwrap();
+        let tls = ServerTls::open_with_alpn(files, ALPN).unwrap();
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         Admin::start_encrypted(listener, Sources::default(), String::new(), tls).unwrap()
     }
@@ -48,7 +48,7 @@ impl Files {
     fn client(&self, shows_certificate: bool) -> ClientTls {
         let identity = shows_certificate.then(|| (self.path("client.pem"), self.path("client.key")));
         let files = ClientFiles { ca: self.path("ca.pem"), identity, name: Some("localhost".into()) };
-        ClientTls::open_for(files, ALPN).unwrap()
+        ClientTls::open_with_alpn(files, ALPN).unwrap()
     }
 }
 
@@ -88,7 +88,7 @@ fn ask(admin: &Admin, tls: &ClientTls, path: &str) -> std::io::Result<String> {
 
 #[test]
 fn operators_get_in_by_tls_and_it_is_counted() {
-    let files = Files::new();
+    let files = CertFiles::new();
     let admin = files.port(false);
     let tls = files.client(false);
     let heard = ask(&admin, &tls, "/healthz").unwrap();
@@ -104,7 +104,7 @@ fn operators_get_in_by_tls_and_it_is_counted() {
 
 #[test]
 fn where_certificates_are_wanted_nobody_else_gets_in() {
-    let files = Files::new();
+    let files = CertFiles::new();
     let admin = files.port(true);
     assert!(ask(&admin, &files.client(false), "/healthz").is_err());
     let metrics = ask(&admin, &files.client(true), "/metrics").unwrap();
@@ -118,7 +118,7 @@ fn where_certificates_are_wanted_nobody_else_gets_in() {
 
 #[test]
 fn a_client_without_tls_is_told_in_its_own_words() {
-    let files = Files::new();
+    let files = CertFiles::new();
     let admin = files.port(false);
     let mut stream = connect(&admin);
     stream.write_all(b"GET /metrics HTTP/1.1\r\nhost: localhost\r\n\r\n").unwrap();
@@ -131,7 +131,7 @@ fn a_client_without_tls_is_told_in_its_own_words() {
 
 #[test]
 fn clients_of_other_protocols_are_told_to_speak_tls() {
-    let files = Files::new();
+    let files = CertFiles::new();
     let admin = files.port(false);
     for (name, bytes) in GREETINGS.into_iter().filter(|(name, _)| *name != "TLS") {
         let mut stream = connect(&admin);
@@ -145,7 +145,7 @@ fn clients_of_other_protocols_are_told_to_speak_tls() {
 
 #[test]
 fn handshakes_that_do_not_go_on_keep_nobody_waiting() {
-    let files = Files::new();
+    let files = CertFiles::new();
     let admin = files.port(false);
     let tls = files.client(false);
     // Far more than there are places: silent ones, and ones that have begun a record and stop.
@@ -165,7 +165,7 @@ fn handshakes_that_do_not_go_on_keep_nobody_waiting() {
 
 #[test]
 fn a_crowd_of_handshakes_gets_in_by_turns() {
-    let files = Files::new();
+    let files = CertFiles::new();
     let admin = files.port(true);
     let tls = files.client(true);
     // More than may begin at once, and not more than there are places: each has its turn.

@@ -1,6 +1,6 @@
 //! Record of a decision, as it stands in the ring. Never here: how a decision is made, and what is said of it (`why`).
 
-use crate::reason::Reason;
+use crate::reason::DecisionReason;
 use leeward_core::units::{Nanos, Priority, Tenant, Time};
 use std::fmt;
 use std::str::FromStr;
@@ -17,36 +17,36 @@ impl fmt::Display for DecisionId {
 
 /// Text that is no number of a decision.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct NoDecisionId;
+pub struct ParseDecisionIdError;
 
-impl fmt::Display for NoDecisionId {
+impl fmt::Display for ParseDecisionIdError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("a decision's number has 1 to 16 hexadecimal digits, such as 8f3a")
     }
 }
 
-impl std::error::Error for NoDecisionId {}
+impl std::error::Error for ParseDecisionIdError {}
 
 impl FromStr for DecisionId {
-    type Err = NoDecisionId;
+    type Err = ParseDecisionIdError;
 
-    fn from_str(text: &str) -> Result<Self, NoDecisionId> {
+    fn from_str(text: &str) -> Result<Self, ParseDecisionIdError> {
         let is_hex = (1..=16).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_hexdigit());
         let number = is_hex.then(|| u64::from_str_radix(text, 16).ok()).flatten();
-        number.filter(|number| *number > 0).map(DecisionId).ok_or(NoDecisionId)
+        number.filter(|number| *number > 0).map(DecisionId).ok_or(ParseDecisionIdError)
     }
 }
 
 /// When in its life a request was decided about.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Moment {
+pub enum LifecycleStage {
     /// As it came.
     #[default]
     Arrival,
     /// When its turn to be executed had come.
-    Turn,
+    Dequeue,
     /// As it was executed.
-    Work,
+    Execution,
 }
 
 /// Record of a decision: 56 bytes in the ring, beside its number.
@@ -58,19 +58,19 @@ pub struct Decision {
     /// When, on the server's clock.
     pub at: Time,
     /// Why it was refused; `None`: admitted.
-    pub refused: Option<Reason>,
+    pub reject_reason: Option<DecisionReason>,
     /// When in the request's life.
-    pub moment: Moment,
+    pub stage: LifecycleStage,
     /// Whether a refusal was none, because the controller rehearses.
-    pub rehearsed: bool,
+    pub is_shadow: bool,
     /// How long the request had waited.
-    pub waited: Nanos,
+    pub wait: Nanos,
     /// The queueing delay that the controller was told of.
     pub delay: Nanos,
     /// Time that the request had left; `Nanos::MAX` without a limit.
-    pub left: Nanos,
+    pub time_left: Nanos,
     /// Time that requests of its route take, as far as known.
-    pub service: Nanos,
+    pub service_time: Nanos,
     /// The bound that it met, as far as known: of a delay in nanoseconds, of a level the last priority that was let in, of a
     /// concurrency the limit. 0: not known.
     pub bound: u64,
@@ -91,13 +91,13 @@ impl Decision {
         Decision {
             id: DecisionId(0),
             at,
-            refused: None,
-            moment: Moment::Arrival,
-            rehearsed: false,
-            waited: Nanos::ZERO,
+            reject_reason: None,
+            stage: LifecycleStage::Arrival,
+            is_shadow: false,
+            wait: Nanos::ZERO,
             delay: Nanos::ZERO,
-            left: Nanos::MAX,
-            service: Nanos::ZERO,
+            time_left: Nanos::MAX,
+            service_time: Nanos::ZERO,
             bound: 0,
             priority: Priority::HIGHEST,
             tenant: Tenant::DEFAULT,
@@ -106,8 +106,8 @@ impl Decision {
     }
 
     /// A request that was refused, of which nothing else is known.
-    pub fn refused(at: Time, reason: Reason) -> Self {
-        Decision { refused: Some(reason), ..Decision::admitted(at) }
+    pub fn rejected(at: Time, reason: DecisionReason) -> Self {
+        Decision { reject_reason: Some(reason), ..Decision::admitted(at) }
     }
 
     /// Class of the request, 0 to 7; one lower than it said if it was repeated.
@@ -120,33 +120,33 @@ impl Decision {
         (self.priority.level() - 1) % 16 + 1
     }
 
-    pub(crate) fn words(&self) -> [u64; WORDS] {
-        let reason = self.refused.map_or(0, |reason| reason as u64 + 1);
+    pub(crate) fn encode(&self) -> [u64; WORDS] {
+        let reason = self.reject_reason.map_or(0, |reason| reason as u64 + 1);
         let small = u64::from(self.tenant.0) << 32
-            | u64::from(self.rehearsed) << 31
-            | (self.moment as u64) << 24
+            | u64::from(self.is_shadow) << 31
+            | (self.stage as u64) << 24
             | u64::from(self.route) << 16
             | u64::from(self.priority.level()) << 8
             | reason;
-        [self.at.0, self.waited.0, self.delay.0, self.left.0, self.service.0, self.bound, small]
+        [self.at.0, self.wait.0, self.delay.0, self.time_left.0, self.service_time.0, self.bound, small]
     }
 
-    pub(crate) fn of(id: u64, [at, waited, delay, left, service, bound, small]: [u64; WORDS]) -> Self {
+    pub(crate) fn decode(id: u64, [at, waited, delay, left, service, bound, small]: [u64; WORDS]) -> Self {
         let reason = (small & 0xff) as usize;
         Decision {
             id: DecisionId(id),
             at: Time(at),
-            refused: reason.checked_sub(1).and_then(|reason| Reason::ALL.get(reason).copied()),
-            rehearsed: small >> 31 & 1 == 1,
-            moment: match (small >> 24) as u8 & 0x7f {
-                0 => Moment::Arrival,
-                1 => Moment::Turn,
-                _ => Moment::Work,
+            reject_reason: reason.checked_sub(1).and_then(|reason| DecisionReason::ALL.get(reason).copied()),
+            is_shadow: small >> 31 & 1 == 1,
+            stage: match (small >> 24) as u8 & 0x7f {
+                0 => LifecycleStage::Arrival,
+                1 => LifecycleStage::Dequeue,
+                _ => LifecycleStage::Execution,
             },
-            waited: Nanos(waited),
+            wait: Nanos(waited),
             delay: Nanos(delay),
-            left: Nanos(left),
-            service: Nanos(service),
+            time_left: Nanos(left),
+            service_time: Nanos(service),
             bound,
             priority: Priority::new((small >> 8) as u8),
             tenant: Tenant((small >> 32) as u32),
@@ -165,24 +165,24 @@ mod tests {
         assert_eq!("8f3a".parse(), Ok(DecisionId(0x8f3a)));
         assert_eq!(DecisionId(0x8f3a).to_string(), "8f3a");
         for wrong in ["", "0", "0x1", "-1", "+1", "8f3g", "11112222333344445", "٣", "1 "] {
-            assert_eq!(wrong.parse::<DecisionId>(), Err(NoDecisionId), "{wrong}");
+            assert_eq!(wrong.parse::<DecisionId>(), Err(ParseDecisionIdError), "{wrong}");
         }
     }
 
     proptest! {
         #[test]
         fn a_record_survives_the_ring(
-            numbers in any::<[u64; 6]>(), reason in 0..=Reason::ALL.len(), moment in 0..3_u8, tenant in any::<u32>(),
-            route in any::<u8>(), level in 1..=128_u8, rehearsed in any::<bool>(),
+            numbers in any::<[u64; 6]>(), reason in 0..=DecisionReason::ALL.len(), stage in 0..3_u8, tenant in any::<u32>(),
+            route in any::<u8>(), level in 1..=128_u8, is_shadow in any::<bool>(),
         ) {
-            let moment = [Moment::Arrival, Moment::Turn, Moment::Work][usize::from(moment)];
+            let stage = [LifecycleStage::Arrival, LifecycleStage::Dequeue, LifecycleStage::Execution][usize::from(stage)];
             let decision = Decision {
-                id: DecisionId(7), at: Time(numbers[0]), moment, rehearsed,
-                refused: reason.checked_sub(1).map(|reason| Reason::ALL[reason]),
-                waited: Nanos(numbers[1]), delay: Nanos(numbers[2]), left: Nanos(numbers[3]), service: Nanos(numbers[4]),
+                id: DecisionId(7), at: Time(numbers[0]), stage, is_shadow,
+                reject_reason: reason.checked_sub(1).map(|reason| DecisionReason::ALL[reason]),
+                wait: Nanos(numbers[1]), delay: Nanos(numbers[2]), time_left: Nanos(numbers[3]), service_time: Nanos(numbers[4]),
                 bound: numbers[5], priority: Priority::new(level), tenant: Tenant(tenant), route,
             };
-            prop_assert_eq!(Decision::of(7, decision.words()), decision);
+            prop_assert_eq!(Decision::decode(7, decision.encode()), decision);
         }
 
         #[test]

@@ -7,45 +7,45 @@ use serde::{Deserialize, Serialize};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Buckets per doubling. The bucket of a wait ([`crate::bound`]) is so many of them together.
-const PARTS: usize = 16;
+const SUB_BUCKETS: usize = 16;
 /// Nanoseconds of the first bound.
-const FIRST: u64 = bound(0) / PARTS as u64;
+const FIRST_BOUND: u64 = bound(0) / SUB_BUCKETS as u64;
 /// Buckets with a bound; one more is of latencies over all bounds (10.5 s).
-const BUCKETS: usize = BOUNDS * PARTS;
+const BUCKETS: usize = BOUNDS * SUB_BUCKETS;
 
 /// The bucket of a latency.
 #[inline]
 fn bucket(latency: u64) -> usize {
-    let steps = latency.saturating_sub(1) / FIRST;
+    let steps = latency.saturating_sub(1) / FIRST_BOUND;
     // Linear below the first wait's bound, and then in equal parts of each doubling.
-    let doublings = (u64::BITS - 1).saturating_sub(steps.leading_zeros()).saturating_sub(PARTS.ilog2());
+    let doublings = (u64::BITS - 1).saturating_sub(steps.leading_zeros()).saturating_sub(SUB_BUCKETS.ilog2());
     let within = (steps >> doublings) as usize;
-    (doublings as usize * PARTS + within).min(BUCKETS)
+    (doublings as usize * SUB_BUCKETS + within).min(BUCKETS)
 }
 
 /// The upper bound of a bucket that has one, itself included, in nanoseconds.
-fn upper(bucket: usize) -> u64 {
-    let doublings = (bucket / PARTS).saturating_sub(1);
-    (((bucket - doublings * PARTS + 1) as u64) << doublings) * FIRST
+fn upper_bound(bucket: usize) -> u64 {
+    let doublings = (bucket / SUB_BUCKETS).saturating_sub(1);
+    (((bucket - doublings * SUB_BUCKETS + 1) as u64) << doublings) * FIRST_BOUND
 }
 
 /// Latencies as they are counted. One thread at a time may write, any may read.
 #[derive(Debug)]
-pub struct Latencies {
+pub struct LatencyHistogram {
     buckets: [AtomicU64; BUCKETS + 1],
     sum_ns: AtomicU64,
 }
 
-impl Default for Latencies {
+impl Default for LatencyHistogram {
     fn default() -> Self {
-        Latencies { buckets: [const { AtomicU64::new(0) }; BUCKETS + 1], sum_ns: AtomicU64::new(0) }
+        LatencyHistogram { buckets: [const { AtomicU64::new(0) }; BUCKETS + 1], sum_ns: AtomicU64::new(0) }
     }
 }
 
-impl Latencies {
+impl LatencyHistogram {
     /// Counts a latency. Called by one thread at a time.
     #[inline]
-    pub fn note(&self, latency: Nanos) {
+    pub fn record(&self, latency: Nanos) {
         if let Some(counter) = self.buckets.get(bucket(latency.0)) {
             add(counter, 1);
         }
@@ -112,9 +112,9 @@ impl LatencyCounts {
         let mut before = 0_u64;
         for (bucket, count) in self.buckets.iter().enumerate().take(BUCKETS) {
             if before.saturating_add(*count) >= rank {
-                let lower = bucket.checked_sub(1).map_or(0, upper);
+                let lower = bucket.checked_sub(1).map_or(0, upper_bound);
                 let part = (rank - before) as f64 / *count as f64;
-                return lower + ((upper(bucket) - lower) as f64 * part) as u64;
+                return lower + ((upper_bound(bucket) - lower) as f64 * part) as u64;
             }
             before = before.saturating_add(*count);
         }
@@ -122,9 +122,9 @@ impl LatencyCounts {
     }
 
     /// The same latencies in the coarser buckets of waits.
-    pub(crate) fn coarse(&self) -> WaitCounts {
+    pub(crate) fn to_wait_counts(&self) -> WaitCounts {
         let mut coarse = WaitCounts { sum_ns: self.sum_ns, ..WaitCounts::default() };
-        for (sum, parts) in coarse.buckets.iter_mut().zip(self.buckets.chunks(PARTS)) {
+        for (sum, parts) in coarse.buckets.iter_mut().zip(self.buckets.chunks(SUB_BUCKETS)) {
             *sum = parts.iter().fold(0, |sum, count| sum.saturating_add(*count));
         }
         coarse
@@ -171,7 +171,7 @@ impl From<LatencyCounts> for Told {
             p99_ns: of(|all| all.p99_ns),
             p999_ns: of(|all| all.p999_ns),
             sum_ns: counts.sum_ns,
-            buckets: filled.map(|(bucket, count)| ((bucket < BUCKETS).then(|| upper(bucket)), *count)).collect(),
+            buckets: filled.map(|(bucket, count)| ((bucket < BUCKETS).then(|| upper_bound(bucket)), *count)).collect(),
         }
     }
 }
@@ -182,8 +182,8 @@ mod tests {
     use proptest::prelude::*;
 
     fn counts(latencies: impl IntoIterator<Item = u64>) -> LatencyCounts {
-        let (counter, mut counts) = (Latencies::default(), LatencyCounts::default());
-        latencies.into_iter().for_each(|latency| counter.note(Nanos(latency)));
+        let (counter, mut counts) = (LatencyHistogram::default(), LatencyCounts::default());
+        latencies.into_iter().for_each(|latency| counter.record(Nanos(latency)));
         counter.add_to(&mut counts);
         counts
     }
@@ -191,10 +191,10 @@ mod tests {
     #[test]
     fn bounds_belong_to_the_bucket_below() {
         for place in 0..BUCKETS {
-            assert_eq!((bucket(upper(place)), bucket(upper(place) + 1)), (place, place + 1));
+            assert_eq!((bucket(upper_bound(place)), bucket(upper_bound(place) + 1)), (place, place + 1));
         }
         assert_eq!((bucket(0), bucket(1), bucket(u64::MAX)), (0, 0, BUCKETS));
-        (0..BOUNDS).for_each(|place| assert_eq!(upper(place * PARTS + PARTS - 1), bound(place)));
+        (0..BOUNDS).for_each(|place| assert_eq!(upper_bound(place * SUB_BUCKETS + SUB_BUCKETS - 1), bound(place)));
     }
 
     #[test]
@@ -229,13 +229,13 @@ mod tests {
         fn a_latency_is_in_its_bucket_and_in_that_of_the_wait(latency in any::<u64>(), shift in 0..64_u32) {
             let latency = latency >> shift;
             let place = bucket(latency);
-            prop_assert!(place == BUCKETS || latency <= upper(place));
-            prop_assert!(place == 0 || latency > upper(place - 1));
+            prop_assert!(place == BUCKETS || latency <= upper_bound(place));
+            prop_assert!(place == 0 || latency > upper_bound(place - 1));
             let mut waits = WaitCounts::default();
-            let counted = crate::waits::Waits::default();
-            counted.note(Nanos(latency));
+            let counted = crate::waits::WaitHistogram::default();
+            counted.record(Nanos(latency));
             counted.add_to(&mut waits);
-            prop_assert_eq!(counts([latency]).coarse(), waits);
+            prop_assert_eq!(counts([latency]).to_wait_counts(), waits);
         }
     }
 }

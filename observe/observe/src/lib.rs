@@ -13,6 +13,7 @@
 
 mod decision;
 pub mod exemplar;
+pub mod explain;
 pub mod exposition;
 mod latency;
 mod reason;
@@ -24,16 +25,15 @@ mod sync;
 mod tenants;
 mod waits;
 mod watch;
-pub mod why;
 
-pub use decision::{Decision, DecisionId, Moment, NoDecisionId};
+pub use decision::{Decision, DecisionId, LifecycleStage, ParseDecisionIdError};
 pub use exemplar::Exemplar;
-pub use latency::{Latencies, LatencyCounts, Percentiles};
-pub use reason::Reason;
-pub use ring::Ring;
-pub use routes::{Answer, PLACES, ROUTES, RouteCounts, Routes};
+pub use latency::{LatencyCounts, LatencyHistogram, Percentiles};
+pub use reason::DecisionReason;
+pub use ring::DecisionRing;
+pub use routes::{Answer, ROUTE_SLOTS, ROUTES_MAX, RouteCounts, Routes};
 pub use snapshot::Snapshot;
 pub use source::{Source, unix_ns};
-pub use tenants::{Account, TENANTS, Tenants};
-pub use waits::{BOUNDS, WaitCounts, Waits, bound};
-pub use watch::{DECISIONS, LastTold, SAMPLED, Stage, Watch};
+pub use tenants::{TENANTS_MAX, Tenants, Usage};
+pub use waits::{BOUNDS, WaitCounts, WaitHistogram, bound};
+pub use watch::{ControllerState, RING_CAPACITY, SAMPLING_INTERVAL, WaitStage, Watch};

@@ -5,7 +5,7 @@ use leeward_core::server::RejectReason;
 /// Why a request was refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
-pub enum Reason {
+pub enum DecisionReason {
     /// The request had waited so long that it could not be in time.
     Late,
     /// Its deadline had passed or would have before its end.
@@ -27,66 +27,73 @@ pub enum Reason {
     /// Its client had cancelled it.
     Cancelled,
     /// Services behind refuse most of its kind.
-    Behind,
+    Downstream,
     /// A reason without a name of its own.
     Other,
 }
 
-impl Reason {
+impl DecisionReason {
     /// All of them, in the order of their numbers.
-    pub const ALL: [Reason; 12] = [
-        Reason::Late,
-        Reason::Deadline,
-        Reason::Level,
-        Reason::Share,
-        Reason::Concurrency,
-        Reason::Lock,
-        Reason::Delay,
-        Reason::Credit,
-        Reason::Stopping,
-        Reason::Cancelled,
-        Reason::Behind,
-        Reason::Other,
+    pub const ALL: [DecisionReason; 12] = [
+        DecisionReason::Late,
+        DecisionReason::Deadline,
+        DecisionReason::Level,
+        DecisionReason::Share,
+        DecisionReason::Concurrency,
+        DecisionReason::Lock,
+        DecisionReason::Delay,
+        DecisionReason::Credit,
+        DecisionReason::Stopping,
+        DecisionReason::Cancelled,
+        DecisionReason::Downstream,
+        DecisionReason::Other,
     ];
 
     /// The word for it in headers and metrics.
-    pub const fn word(self) -> &'static str {
+    pub const fn name(self) -> &'static str {
         match self {
-            Reason::Late => "late",
-            Reason::Deadline => "deadline",
-            Reason::Level => "level",
-            Reason::Share => "share",
-            Reason::Concurrency => "concurrency",
-            Reason::Lock => "lock",
-            Reason::Delay => "delay",
-            Reason::Credit => "credit",
-            Reason::Stopping => "stopping",
-            Reason::Cancelled => "cancelled",
-            Reason::Behind => "behind",
-            Reason::Other => "other",
+            DecisionReason::Late => "late",
+            DecisionReason::Deadline => "deadline",
+            DecisionReason::Level => "level",
+            DecisionReason::Share => "share",
+            DecisionReason::Concurrency => "concurrency",
+            DecisionReason::Lock => "lock",
+            DecisionReason::Delay => "delay",
+            DecisionReason::Credit => "credit",
+            DecisionReason::Stopping => "stopping",
+            DecisionReason::Cancelled => "cancelled",
+            DecisionReason::Downstream => "behind",
+            DecisionReason::Other => "other",
         }
     }
 
     /// Whether a controller refuses for it, and not the server without asking one.
-    pub const fn is_of_controller(self) -> bool {
-        !matches!(self, Reason::Lock | Reason::Credit | Reason::Stopping | Reason::Cancelled | Reason::Behind)
+    pub const fn is_from_controller(self) -> bool {
+        !matches!(
+            self,
+            DecisionReason::Lock
+                | DecisionReason::Credit
+                | DecisionReason::Stopping
+                | DecisionReason::Cancelled
+                | DecisionReason::Downstream
+        )
     }
 
     /// The reason of this word.
-    pub fn from_word(word: &str) -> Option<Self> {
-        Reason::ALL.into_iter().find(|reason| reason.word() == word)
+    pub fn from_name(word: &str) -> Option<Self> {
+        DecisionReason::ALL.into_iter().find(|reason| reason.name() == word)
     }
 }
 
-impl From<RejectReason> for Reason {
+impl From<RejectReason> for DecisionReason {
     fn from(reason: RejectReason) -> Self {
         match reason {
-            RejectReason::Delay => Reason::Delay,
-            RejectReason::Priority => Reason::Level,
-            RejectReason::Share => Reason::Share,
-            RejectReason::Concurrency => Reason::Concurrency,
-            RejectReason::Lock => Reason::Lock,
-            _ => Reason::Other,
+            RejectReason::Delay => DecisionReason::Delay,
+            RejectReason::Priority => DecisionReason::Level,
+            RejectReason::Share => DecisionReason::Share,
+            RejectReason::Concurrency => DecisionReason::Concurrency,
+            RejectReason::Lock => DecisionReason::Lock,
+            _ => DecisionReason::Other,
         }
     }
 }
@@ -97,9 +104,9 @@ mod tests {
 
     #[test]
     fn every_reason_has_a_word_and_a_number_of_its_own() {
-        for (number, reason) in Reason::ALL.into_iter().enumerate() {
-            assert_eq!((reason as usize, Reason::from_word(reason.word())), (number, Some(reason)));
+        for (number, reason) in DecisionReason::ALL.into_iter().enumerate() {
+            assert_eq!((reason as usize, DecisionReason::from_name(reason.name())), (number, Some(reason)));
         }
-        assert_eq!(Reason::from_word("Late"), None);
+        assert_eq!(DecisionReason::from_name("Late"), None);
     }
 }

@@ -9,39 +9,38 @@ const WRITING: u64 = u64::MAX;
 
 /// 64 bytes: the number of the record in it (0: none yet), and the record.
 #[repr(align(64))]
-struct Slot {
-    holds: AtomicU64,
+struct RingSlot {
+    id: AtomicU64,
     words: [AtomicU64; WORDS],
 }
 
 /// The last decisions.
-pub struct Ring {
-    slots: Vec<Slot>,
+pub struct DecisionRing {
+    slots: Vec<RingSlot>,
     last: AtomicU64,
 }
 
-impl Ring {
+impl DecisionRing {
     /// A ring of so many records, at least one.
     pub fn new(slots: usize) -> Self {
-        let slot = || Slot { holds: AtomicU64::new(0), words: std::array::from_fn(|_| AtomicU64::new(0)) };
-        Ring { slots: (0..slots.max(1)).map(|_| slot()).collect(), last: AtomicU64::new(0) }
+        let slot = || RingSlot { id: AtomicU64::new(0), words: std::array::from_fn(|_| AtomicU64::new(0)) };
+        DecisionRing { slots: (0..slots.max(1)).map(|_| slot()).collect(), last: AtomicU64::new(0) }
     }
 
     /// Keeps a record, and gives it its number.
     pub fn write(&self, decision: &Decision) -> DecisionId {
         let id = self.last.fetch_add(1, Ordering::Relaxed) + 1;
         let slot = &self.slots[(id % self.slots.len() as u64) as usize];
-        let held = slot.holds.load(Ordering::Relaxed);
+        let held = slot.id.load(Ordering::Relaxed);
         // A newer record, or one that is being written a whole round later or earlier, stays.
-        let mine =
-            held < id && slot.holds.compare_exchange(held, WRITING, Ordering::Acquire, Ordering::Relaxed).is_ok();
+        let mine = held < id && slot.id.compare_exchange(held, WRITING, Ordering::Acquire, Ordering::Relaxed).is_ok();
         if mine {
             // Whoever reads one of the new words must not read the old number afterwards.
             fence(Ordering::Release);
-            for (word, value) in slot.words.iter().zip(decision.words()) {
+            for (word, value) in slot.words.iter().zip(decision.encode()) {
                 word.store(value, Ordering::Relaxed);
             }
-            slot.holds.store(id, Ordering::Release);
+            slot.id.store(id, Ordering::Release);
         }
         DecisionId(id)
     }
@@ -49,13 +48,13 @@ impl Ring {
     /// The record of this number, unless others have taken its place.
     pub fn read(&self, id: DecisionId) -> Option<Decision> {
         let slot = &self.slots[(id.0 % self.slots.len() as u64) as usize];
-        if matches!(id.0, 0 | WRITING) || slot.holds.load(Ordering::Acquire) != id.0 {
+        if matches!(id.0, 0 | WRITING) || slot.id.load(Ordering::Acquire) != id.0 {
             return None;
         }
         let words = std::array::from_fn(|index| slot.words[index].load(Ordering::Relaxed));
         fence(Ordering::Acquire);
-        let same = slot.holds.load(Ordering::Relaxed) == id.0;
-        same.then(|| Decision::of(id.0, words))
+        let same = slot.id.load(Ordering::Relaxed) == id.0;
+        same.then(|| Decision::decode(id.0, words))
     }
 
     /// The newest records, newest first, at most `count`.
@@ -68,22 +67,22 @@ impl Ring {
 
 #[cfg(test)]
 fn decision(number: u64) -> Decision {
-    Decision::of(0, [number, number, number, number, number, number, number << 32 | 1 << 8 | 3])
+    Decision::decode(0, [number, number, number, number, number, number, number << 32 | 1 << 8 | 3])
 }
 
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
-    use crate::reason::Reason;
+    use crate::reason::DecisionReason;
     use leeward_core::units::{Tenant, Time};
 
     #[test]
     fn a_record_comes_back_until_its_place_is_taken() {
-        let ring = Ring::new(16);
+        let ring = DecisionRing::new(16);
         let ids: Vec<_> = (1..=40).map(|number| ring.write(&decision(number))).collect();
         assert_eq!(ring.read(ids[0]), None);
         let read = ring.read(ids[39]).unwrap();
-        assert_eq!((read.at, read.tenant, read.refused), (Time(40), Tenant(40), Some(Reason::Level)));
+        assert_eq!((read.at, read.tenant, read.reject_reason), (Time(40), Tenant(40), Some(DecisionReason::Level)));
         assert_eq!(ring.newest(100).len(), 16);
         assert_eq!((ring.read(DecisionId(0)), ring.read(DecisionId(u64::MAX))), (None, None));
     }
@@ -101,13 +100,13 @@ mod model {
         // Every interleaving with up to so many preemptions: all of them take minutes and find no more.
         model.preemption_bound = Some(3);
         model.check(|| {
-            let ring = Arc::new(Ring::new(1));
+            let ring = Arc::new(DecisionRing::new(1));
             let writer = Arc::clone(&ring);
             let thread = thread::spawn(move || writer.write(&decision(1)));
             let id = ring.write(&decision(2));
             for id in [id, DecisionId(3 - id.0)] {
                 if let Some(read) = ring.read(id) {
-                    assert!(read.at.0 == u64::from(read.tenant.0) && read.at.0 == read.service.0, "{read:?}");
+                    assert!(read.at.0 == u64::from(read.tenant.0) && read.at.0 == read.service_time.0, "{read:?}");
                 }
             }
             thread.join().unwrap();

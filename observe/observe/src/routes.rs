@@ -1,17 +1,17 @@
 //! Routes that metrics tell apart: a bounded number of them, each with its answers and its cost. Never here: names of routes.
 
-use crate::waits::{WaitCounts, Waits};
+use crate::waits::{WaitCounts, WaitHistogram};
 use leeward_core::units::Nanos;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Routes that have labels of their own. Those that come later share the label `other`, so that no client makes series without end.
-pub const ROUTES: usize = 20;
+pub const ROUTES_MAX: usize = 20;
 /// Places of counters: one per route, and the last one for all others.
-pub const PLACES: usize = ROUTES + 1;
+pub const ROUTE_SLOTS: usize = ROUTES_MAX + 1;
 
 /// Places of the first routes that came. A route keeps its place, so that no counter goes back.
 #[derive(Debug)]
-pub struct Routes([AtomicU64; ROUTES]);
+pub struct Routes([AtomicU64; ROUTES_MAX]);
 
 impl Default for Routes {
     /// Knows route 0: its counters begin with the server, and not with its first request.
@@ -23,7 +23,7 @@ impl Default for Routes {
 impl Routes {
     /// The place of a route, which takes the next free one if it has none; the last place, where none is free.
     #[inline]
-    pub fn place(&self, route: u32) -> usize {
+    pub fn find_or_insert(&self, route: u32) -> usize {
         let wanted = u64::from(route) + 1;
         for (place, held) in self.0.iter().enumerate() {
             let holds = match held.load(Ordering::Relaxed) {
@@ -37,7 +37,7 @@ impl Routes {
                 return place;
             }
         }
-        ROUTES
+        ROUTES_MAX
     }
 
     /// The place of a route that has one; the last place, where it has none. For what is not known to be a route yet: a client may name any.
@@ -45,11 +45,11 @@ impl Routes {
     pub fn find(&self, route: u32) -> usize {
         let wanted = u64::from(route) + 1;
         let held = self.0.iter().map(|held| held.load(Ordering::Relaxed));
-        held.take_while(|held| *held > 0).position(|held| held == wanted).unwrap_or(ROUTES)
+        held.take_while(|held| *held > 0).position(|held| held == wanted).unwrap_or(ROUTES_MAX)
     }
 
     /// Routes that have a place, in the order of their places.
-    pub fn known(&self) -> Vec<u32> {
+    pub fn to_vec(&self) -> Vec<u32> {
         let held = self.0.iter().map(|held| held.load(Ordering::Relaxed));
         held.take_while(|held| *held > 0).map(|held| (held - 1) as u32).collect()
     }
@@ -69,7 +69,7 @@ pub enum Answer {
 impl Answer {
     /// The answer to a request that has `succeeded` or not, within the objective or not.
     #[inline]
-    pub fn of(succeeded: bool, is_in_time: bool) -> Self {
+    pub fn classify(succeeded: bool, is_in_time: bool) -> Self {
         match (succeeded, is_in_time) {
             (false, _) => Answer::Failed,
             (true, false) => Answer::Late,
@@ -80,30 +80,30 @@ impl Answer {
 
 /// Counters of a core by route. One thread at a time writes them.
 #[derive(Debug, Default)]
-pub(crate) struct ByRoute {
+pub(crate) struct RouteCounters {
     /// By the number of the [`Answer`].
-    answers: [[AtomicU64; 3]; PLACES],
-    costs: [Waits; PLACES],
+    answers: [[AtomicU64; 3]; ROUTE_SLOTS],
+    costs: [WaitHistogram; ROUTE_SLOTS],
 }
 
-impl ByRoute {
-    pub(crate) fn answered(&self, place: usize, answer: Answer) {
-        let counter = &self.answers[place.min(ROUTES)][answer as usize];
+impl RouteCounters {
+    pub(crate) fn record_answer(&self, place: usize, answer: Answer) {
+        let counter = &self.answers[place.min(ROUTES_MAX)][answer as usize];
         counter.store(counter.load(Ordering::Relaxed).wrapping_add(1), Ordering::Relaxed);
     }
 
-    pub(crate) fn cost(&self, place: usize, span: Nanos) {
-        self.costs[place.min(ROUTES)].note(span);
+    pub(crate) fn record_cost(&self, place: usize, span: Nanos) {
+        self.costs[place.min(ROUTES_MAX)].record(span);
     }
 
     /// The mean cost of a route; nothing before one is known.
-    pub(crate) fn mean(&self, place: usize) -> Nanos {
+    pub(crate) fn mean_cost(&self, place: usize) -> Nanos {
         let mut sum = WaitCounts::default();
-        self.costs[place.min(ROUTES)].add_to(&mut sum);
+        self.costs[place.min(ROUTES_MAX)].add_to(&mut sum);
         Nanos(sum.sum_ns.checked_div(sum.count()).unwrap_or(0))
     }
 
-    pub(crate) fn add_to(&self, sums: &mut [RouteCounts; PLACES]) {
+    pub(crate) fn add_to(&self, sums: &mut [RouteCounts; ROUTE_SLOTS]) {
         for ((sum, [in_time, late, failed]), costs) in sums.iter_mut().zip(&self.answers).zip(&self.costs) {
             sum.late = sum.late.wrapping_add(late.load(Ordering::Relaxed));
             sum.in_time = sum.in_time.wrapping_add(in_time.load(Ordering::Relaxed));
@@ -133,18 +133,21 @@ mod tests {
     #[test]
     fn the_first_routes_keep_their_places_and_the_others_share_one() {
         let routes = Routes::default();
-        assert_eq!((routes.place(7), routes.place(0), routes.place(7)), (1, 0, 1));
-        (100..10_000).for_each(|route| assert!(routes.place(route) <= ROUTES));
-        assert_eq!((routes.place(9_999), routes.place(100), routes.place(u32::MAX)), (ROUTES, 2, ROUTES));
-        assert_eq!((routes.find(7), routes.find(9_999), Routes::default().find(7)), (1, ROUTES, ROUTES));
-        let known = routes.known();
-        assert_eq!((known.len(), &known[..3]), (ROUTES, &[0, 7, 100][..]));
+        assert_eq!((routes.find_or_insert(7), routes.find_or_insert(0), routes.find_or_insert(7)), (1, 0, 1));
+        (100..10_000).for_each(|route| assert!(routes.find_or_insert(route) <= ROUTES_MAX));
+        assert_eq!(
+            (routes.find_or_insert(9_999), routes.find_or_insert(100), routes.find_or_insert(u32::MAX)),
+            (ROUTES_MAX, 2, ROUTES_MAX)
+        );
+        assert_eq!((routes.find(7), routes.find(9_999), Routes::default().find(7)), (1, ROUTES_MAX, ROUTES_MAX));
+        let known = routes.to_vec();
+        assert_eq!((known.len(), &known[..3]), (ROUTES_MAX, &[0, 7, 100][..]));
     }
 
     #[test]
     fn threads_that_ask_at_once_agree() {
         let routes = Routes::default();
-        let ask = || (0..200).map(|route| routes.place(route * 3 % 40)).collect::<Vec<_>>();
+        let ask = || (0..200).map(|route| routes.find_or_insert(route * 3 % 40)).collect::<Vec<_>>();
         let places = std::thread::scope(|scope| {
             let threads: Vec<_> = (0..4).map(|_| scope.spawn(ask)).collect();
             threads.into_iter().map(|thread| thread.join().unwrap()).collect::<Vec<_>>()
@@ -154,17 +157,17 @@ mod tests {
 
     #[test]
     fn counters_are_summed_over_cores() {
-        let cores = [ByRoute::default(), ByRoute::default()];
-        assert_eq!(cores[0].mean(1), Nanos::ZERO);
-        cores[0].answered(1, Answer::InTime);
-        cores[1].answered(1, Answer::InTime);
-        cores[1].answered(1, Answer::Failed);
-        cores[1].answered(ROUTES + 5, Answer::Late);
-        cores[0].cost(1, Nanos(1_000));
-        cores[0].cost(1, Nanos(3_000));
-        let mut sums = [RouteCounts::default(); PLACES];
+        let cores = [RouteCounters::default(), RouteCounters::default()];
+        assert_eq!(cores[0].mean_cost(1), Nanos::ZERO);
+        cores[0].record_answer(1, Answer::InTime);
+        cores[1].record_answer(1, Answer::InTime);
+        cores[1].record_answer(1, Answer::Failed);
+        cores[1].record_answer(ROUTES_MAX + 5, Answer::Late);
+        cores[0].record_cost(1, Nanos(1_000));
+        cores[0].record_cost(1, Nanos(3_000));
+        let mut sums = [RouteCounts::default(); ROUTE_SLOTS];
         cores.iter().for_each(|core| core.add_to(&mut sums));
-        assert_eq!((sums[1].in_time, sums[1].failed, sums[ROUTES].late), (2, 1, 1));
-        assert_eq!((sums[1].costs.count(), cores[0].mean(1)), (2, Nanos(2_000)));
+        assert_eq!((sums[1].in_time, sums[1].failed, sums[ROUTES_MAX].late), (2, 1, 1));
+        assert_eq!((sums[1].costs.count(), cores[0].mean_cost(1)), (2, Nanos(2_000)));
     }
 }

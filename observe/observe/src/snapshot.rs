@@ -2,7 +2,7 @@
 
 use crate::exemplar::Exemplar;
 use crate::latency::LatencyCounts;
-use crate::tenants::Account;
+use crate::tenants::Usage;
 use crate::waits::WaitCounts;
 use serde::Serialize;
 
@@ -44,7 +44,7 @@ pub struct Snapshot {
     /// Without an answer, for their connection ended first.
     pub abandoned: u64,
     /// Refused, by reason and class; with a zero for each reason that the server can have.
-    pub refused: Vec<Refused>,
+    pub refused: Vec<RejectionCount>,
     /// Admitted, by class, where there are classes; empty elsewhere.
     pub admitted_by_class: Vec<u64>,
     /// Admitted and not ended.
@@ -54,13 +54,13 @@ pub struct Snapshot {
     pub in_flight_by_class: Vec<u64>,
     /// Answers by class and route, where they are told apart; their sums are those above. Empty elsewhere.
     #[serde(skip)]
-    pub answers: Vec<Answers>,
+    pub answers: Vec<RouteAnswers>,
     /// Cost of requests by route, where it is known.
     #[serde(skip)]
     pub costs: Vec<RouteCost>,
     /// Work by tenant, where requests name tenants: the greatest ones, and all others.
     #[serde(skip)]
-    pub tenants: Vec<TenantAccount>,
+    pub tenants: Vec<TenantUsage>,
     /// Examples of what the samples count, newest first. A source leaves them out of its snapshot ([`crate::Source::exemplars`]).
     #[serde(skip)]
     pub exemplars: Vec<Exemplar>,
@@ -88,14 +88,14 @@ pub struct Snapshot {
     /// Locks of the process; those first that were waited for longest.
     pub locks: Vec<Lock>,
     /// Handshakes, of a port that speaks TLS.
-    pub tls: Option<Tls>,
+    pub tls: Option<TlsCounts>,
     /// The servers behind this one, where it asks any.
     pub tier: Option<Tier>,
 }
 
 /// Requests that were refused for one reason.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct Refused {
+pub struct RejectionCount {
     /// The word of the reason.
     pub reason: &'static str,
     /// Their class, where there are classes.
@@ -109,7 +109,7 @@ pub const OTHER: &str = "other";
 
 /// Answers to the requests of a class and route.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Answers {
+pub struct RouteAnswers {
     /// Their class, where there are classes.
     pub class: Option<u8>,
     /// Name or number of their route, or [`OTHER`].
@@ -133,21 +133,21 @@ pub struct RouteCost {
 
 /// Work of a tenant's requests.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct TenantAccount {
+pub struct TenantUsage {
     /// Number of the tenant, or [`OTHER`].
     pub tenant: String,
     /// The work.
-    pub account: Account,
+    pub usage: Usage,
 }
 
-impl TenantAccount {
+impl TenantUsage {
     /// Accounts under their labels.
-    pub fn all(of: &crate::tenants::Tenants) -> Vec<Self> {
-        let named = |(tenant, account): (Option<leeward_core::units::Tenant>, Account)| TenantAccount {
+    pub fn from_tenants(of: &crate::tenants::Tenants) -> Vec<Self> {
+        let named = |(tenant, account): (Option<leeward_core::units::Tenant>, Usage)| TenantUsage {
             tenant: tenant.map_or_else(|| OTHER.into(), |tenant| tenant.0.to_string()),
-            account,
+            usage: account,
         };
-        of.told().into_iter().map(named).collect()
+        of.usage().into_iter().map(named).collect()
     }
 }
 
@@ -225,7 +225,7 @@ pub struct Leaf {
 
 /// Handshakes of a port. Counters begin with it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct Tls {
+pub struct TlsCounts {
     /// Done.
     pub done: u64,
     /// Done by taking up an earlier session.
@@ -242,12 +242,12 @@ pub struct Tls {
 
 impl Snapshot {
     /// Refusals in all.
-    pub fn refusals(&self) -> u64 {
+    pub fn rejections(&self) -> u64 {
         self.refused.iter().fold(0, |sum, refused| sum.saturating_add(refused.count))
     }
 
     /// Refusals of this reason, of all classes.
-    pub fn refused_for(&self, reason: &str) -> u64 {
+    pub fn rejected_for(&self, reason: &str) -> u64 {
         self.refused.iter().filter(|refused| refused.reason == reason).fold(0, |sum, refused| sum + refused.count)
     }
 

@@ -1,10 +1,10 @@
 //! Seam between whatever is watched, a server or a gate, and whatever tells of it. Never here: sockets.
 
 use crate::decision::{Decision, DecisionId};
-use crate::exemplar::{Exemplar, LOOKED_AT};
-use crate::reason::Reason;
+use crate::exemplar::{Exemplar, SCAN_MAX};
+use crate::explain::{DecisionContext, NearbyCounts};
+use crate::reason::DecisionReason;
 use crate::snapshot::Snapshot;
-use crate::why::{Context, Second};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 /// Anything that can be asked about itself. Asked seldom, from a thread of the asker's.
@@ -19,24 +19,24 @@ pub trait Source: Send + Sync {
     fn decisions(&self, count: usize) -> Vec<Decision>;
 
     /// Facts that sentences about decisions need besides the decision itself.
-    fn context(&self) -> Context;
+    fn context(&self) -> DecisionContext;
 
     /// The second around a decision, as far as the ring still holds it.
-    fn second(&self, decision: &Decision) -> Second {
-        Second::around(decision, &self.decisions(usize::MAX))
+    fn nearby_counts(&self, decision: &Decision) -> NearbyCounts {
+        NearbyCounts::new(decision, &self.decisions(usize::MAX))
     }
 
     /// Examples of what the samples count, newest first.
     fn exemplars(&self) -> Vec<Exemplar> {
         let context = self.context();
-        self.decisions(LOOKED_AT).iter().map(|decision| Exemplar::of(decision, &context)).collect()
+        self.decisions(SCAN_MAX).iter().map(|decision| Exemplar::new(decision, &context)).collect()
     }
 
     /// The newest refusals, newest first.
-    fn refusals(&self, count: usize, reason: Option<Reason>) -> Vec<Decision> {
+    fn rejections(&self, count: usize, reason: Option<DecisionReason>) -> Vec<Decision> {
         let is_meant = |decision: &Decision| match reason {
-            Some(reason) => decision.refused == Some(reason),
-            None => decision.refused.is_some(),
+            Some(reason) => decision.reject_reason == Some(reason),
+            None => decision.reject_reason.is_some(),
         };
         // Admissions stand between them: one in 64 of what may be most of the requests.
         let mut found = self.decisions(count.saturating_mul(64).max(1_024));

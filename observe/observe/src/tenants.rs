@@ -6,15 +6,15 @@ use serde::Serialize;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// Tenants that are told apart at a time. All others are `other`.
-pub const TENANTS: usize = 20;
+pub const TENANTS_MAX: usize = 20;
 
 /// Charges that a core keeps to itself before it brings them to the common table: cores would else wait for each other at each request.
-const KEPT: u32 = 64;
+const PENDING_MAX: u32 = 64;
 /// Tenants of such charges; one more, and they are brought at once.
-const KEPT_TENANTS: usize = 16;
+const PENDING_TENANTS_MAX: usize = 16;
 
 /// Tenants that are watched because they may become one of the greatest.
-const CANDIDATES: usize = 2 * TENANTS;
+const CANDIDATES: usize = 2 * TENANTS_MAX;
 
 /// Accounts of tenants. Of those without a name of their own the greatest are sought by space-saving (Metwally et al., ICDT 2005), whose
 /// newcomers take the place of the smallest; one takes over a name when it has certainly brought more than the smallest with a name. What it
@@ -23,26 +23,26 @@ const CANDIDATES: usize = 2 * TENANTS;
 pub struct Tenants {
     /// By core, or by shard: whose lock hardly anybody else wants.
     stripes: Box<[Stripe]>,
-    table: Mutex<Table>,
+    totals: Mutex<TenantTotals>,
 }
 
 #[derive(Debug, Default)]
 #[repr(align(128))]
-struct Stripe(Mutex<Kept>);
+struct Stripe(Mutex<PendingCharges>);
 
 /// Charges that are still to be brought to the table.
 #[derive(Debug, Default)]
-struct Kept {
+struct PendingCharges {
     entries: Vec<Entry>,
     charges: u32,
 }
 
 #[derive(Debug, Default)]
-struct Table {
+struct TenantTotals {
     /// Tenants with names of their own.
     entries: Vec<Entry>,
     candidates: Vec<Candidate>,
-    others: Account,
+    others: Usage,
 }
 
 /// A tenant without a name of its own.
@@ -59,40 +59,40 @@ struct Entry {
     tenant: Tenant,
     /// Work it brought, or was watched bringing.
     weight: u64,
-    account: Account,
+    account: Usage,
 }
 
 /// Work by what became of it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct Account {
+pub struct Usage {
     /// Estimated time of requests that were admitted.
     pub admitted_ns: u64,
     /// Estimated time of requests that were refused.
     pub refused_ns: u64,
 }
 
-impl Account {
+impl Usage {
     fn add(&mut self, span: Nanos, is_admitted: bool) {
         let side = if is_admitted { &mut self.admitted_ns } else { &mut self.refused_ns };
         *side = side.wrapping_add(span.0);
     }
 
-    fn join(&mut self, other: Account) {
+    fn merge(&mut self, other: Usage) {
         self.admitted_ns = self.admitted_ns.wrapping_add(other.admitted_ns);
         self.refused_ns = self.refused_ns.wrapping_add(other.refused_ns);
     }
 }
 
 /// Adds to the entry of a tenant, if it has one.
-fn found(entries: &mut [Entry], more: &Entry) -> bool {
+fn try_add(entries: &mut [Entry], more: &Entry) -> bool {
     let Some(entry) = entries.iter_mut().find(|entry| entry.tenant == more.tenant) else { return false };
     entry.weight = entry.weight.saturating_add(more.weight);
-    entry.account.join(more.account);
+    entry.account.merge(more.account);
     true
 }
 
-impl Kept {
-    fn bring(&mut self, to: &Mutex<Table>) {
+impl PendingCharges {
+    fn flush(&mut self, to: &Mutex<TenantTotals>) {
         self.charges = 0;
         if self.entries.is_empty() {
             return;
@@ -102,25 +102,25 @@ impl Kept {
     }
 }
 
-impl Table {
+impl TenantTotals {
     fn charge(&mut self, entry: Entry) {
-        if found(&mut self.entries, &entry) {
+        if try_add(&mut self.entries, &entry) {
             return;
         }
-        if self.entries.len() < TENANTS {
+        if self.entries.len() < TENANTS_MAX {
             return self.entries.push(entry);
         }
-        self.others.join(entry.account);
-        let surely = self.watch(&entry);
+        self.others.merge(entry.account);
+        let surely = self.track(&entry);
         let Some(least) = self.entries.iter_mut().min_by_key(|entry| entry.weight) else { return };
         if surely > least.weight {
-            *least = Entry { tenant: entry.tenant, weight: surely, account: Account::default() };
+            *least = Entry { tenant: entry.tenant, weight: surely, account: Usage::default() };
             self.candidates.retain(|candidate| candidate.tenant != entry.tenant);
         }
     }
 
     /// Watches a tenant without a name. The work that it has certainly brought.
-    fn watch(&mut self, entry: &Entry) -> u64 {
+    fn track(&mut self, entry: &Entry) -> u64 {
         let candidates = &mut self.candidates;
         if let Some(known) = candidates.iter_mut().find(|candidate| candidate.tenant == entry.tenant) {
             known.weight = known.weight.saturating_add(entry.weight);
@@ -147,7 +147,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 impl Tenants {
     /// No accounts, for so many cores.
     pub fn new(cores: usize) -> Self {
-        Tenants { stripes: (0..cores.max(1)).map(|_| Stripe::default()).collect(), table: Mutex::default() }
+        Tenants { stripes: (0..cores.max(1)).map(|_| Stripe::default()).collect(), totals: Mutex::default() }
     }
 
     /// Charges a request of about this cost to its tenant, on a core. [`Tenant::DEFAULT`] has no account: it costs a server without tenants nothing.
@@ -156,27 +156,27 @@ impl Tenants {
             return;
         }
         // Where no cost is known, requests are counted.
-        let mut entry = Entry { tenant, weight: cost.0.max(1), account: Account::default() };
+        let mut entry = Entry { tenant, weight: cost.0.max(1), account: Usage::default() };
         entry.account.add(cost, is_admitted);
         let mut kept = lock(&self.stripes[core % self.stripes.len()].0);
         kept.charges += 1;
-        if !found(&mut kept.entries, &entry) {
+        if !try_add(&mut kept.entries, &entry) {
             kept.entries.push(entry);
         }
-        if kept.charges >= KEPT || kept.entries.len() >= KEPT_TENANTS {
-            kept.bring(&self.table);
+        if kept.charges >= PENDING_MAX || kept.entries.len() >= PENDING_TENANTS_MAX {
+            kept.flush(&self.totals);
         }
     }
 
     /// Accounts so far, the greatest tenant first; in the end that of all `others` (`None`), if there were any.
-    pub fn told(&self) -> Vec<(Option<Tenant>, Account)> {
-        self.stripes.iter().for_each(|stripe| lock(&stripe.0).bring(&self.table));
-        let table = lock(&self.table);
+    pub fn usage(&self) -> Vec<(Option<Tenant>, Usage)> {
+        self.stripes.iter().for_each(|stripe| lock(&stripe.0).flush(&self.totals));
+        let table = lock(&self.totals);
         let mut entries = table.entries.clone();
         let others = table.others;
         drop(table);
         entries.sort_by_key(|entry| std::cmp::Reverse(entry.weight));
-        let has_others = others != Account::default();
+        let has_others = others != Usage::default();
         let known = entries.into_iter().map(|entry| (Some(entry.tenant), entry.account));
         known.chain(has_others.then_some((None, others))).collect()
     }
@@ -187,7 +187,7 @@ mod tests {
     use super::*;
 
     fn numbers(tenants: &Tenants) -> Vec<Option<u32>> {
-        tenants.told().iter().map(|(tenant, _)| tenant.map(|tenant| tenant.0)).collect()
+        tenants.usage().iter().map(|(tenant, _)| tenant.map(|tenant| tenant.0)).collect()
     }
 
     #[test]
@@ -200,11 +200,11 @@ mod tests {
                 charged += cost;
             }
         }
-        let told = tenants.told();
-        assert_eq!(told.len(), TENANTS + 1);
+        let told = tenants.usage();
+        assert_eq!(told.len(), TENANTS_MAX + 1);
         let names = numbers(&tenants);
-        assert_eq!((names[0], names[1], names[TENANTS]), (Some(1), Some(2), None));
-        assert!(names[2..TENANTS].iter().all(|name| name.is_some_and(|name| name < 200)), "new series: {names:?}");
+        assert_eq!((names[0], names[1], names[TENANTS_MAX]), (Some(1), Some(2), None));
+        assert!(names[2..TENANTS_MAX].iter().all(|name| name.is_some_and(|name| name < 200)), "new series: {names:?}");
         let first = told[0].1;
         assert_eq!((first.admitted_ns + first.refused_ns, first.refused_ns), (9_000_000, 900 * 3_334));
         let sum: u64 = told.iter().map(|(_, account)| account.admitted_ns + account.refused_ns).sum();
@@ -214,33 +214,33 @@ mod tests {
     #[test]
     fn a_great_tenant_that_comes_late_takes_a_name_and_begins_at_nothing() {
         let tenants = Tenants::new(1);
-        (0..TENANTS as u32).for_each(|tenant| tenants.charge(0, Tenant(100 + tenant), Nanos(10), true));
-        tenants.told();
+        (0..TENANTS_MAX as u32).for_each(|tenant| tenants.charge(0, Tenant(100 + tenant), Nanos(10), true));
+        tenants.usage();
         let mut others = 0;
         for _ in 0..5 {
             tenants.charge(0, Tenant(7), Nanos(1_000), true);
-            let told = tenants.told();
+            let told = tenants.usage();
             let now = told.iter().find(|(tenant, _)| tenant.is_none()).map_or(0, |(_, account)| account.admitted_ns);
             assert!(now >= others, "the others' sum went back");
             others = now;
         }
-        let told = tenants.told();
-        assert_eq!(told[0], (Some(Tenant(7)), Account { admitted_ns: 4_000, refused_ns: 0 }));
+        let told = tenants.usage();
+        assert_eq!(told[0], (Some(Tenant(7)), Usage { admitted_ns: 4_000, refused_ns: 0 }));
         assert_eq!(others, 1_000, "before it had a name");
-        assert_eq!(told.len(), TENANTS + 1);
+        assert_eq!(told.len(), TENANTS_MAX + 1);
     }
 
     #[test]
     fn whoever_names_no_tenant_has_no_account() {
         let tenants = Tenants::new(1);
         tenants.charge(0, Tenant::DEFAULT, Nanos(5), true);
-        assert!(tenants.told().is_empty());
+        assert!(tenants.usage().is_empty());
     }
 
     #[test]
     fn nothing_is_lost_between_cores_and_readers() {
         let tenants = Tenants::new(2);
-        let sum = |tenants: &Tenants| tenants.told().iter().map(|(_, account)| account.admitted_ns).sum::<u64>();
+        let sum = |tenants: &Tenants| tenants.usage().iter().map(|(_, account)| account.admitted_ns).sum::<u64>();
         std::thread::scope(|scope| {
             for core in 0..4 {
                 let tenants = &tenants;

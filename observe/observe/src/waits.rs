@@ -6,17 +6,17 @@ use std::sync::atomic::{AtomicU64, Ordering};
 /// Bounds of the buckets: 10 us × 2^n for n from 0 to 20 (10.5 s); whatever waited longer is in a last bucket.
 pub const BOUNDS: usize = 21;
 /// Nanoseconds of the first bound.
-const FIRST: u64 = 10_000;
+const FIRST_BOUND: u64 = 10_000;
 
 /// The upper bound of a bucket, itself included, in nanoseconds.
 pub const fn bound(bucket: usize) -> u64 {
-    FIRST << bucket
+    FIRST_BOUND << bucket
 }
 
 /// The bucket of a wait.
 fn bucket(wait: u64) -> usize {
     // The least n with wait <= FIRST << n: bits of the quotient, rounded up.
-    let tens = wait.saturating_sub(1) / FIRST;
+    let tens = wait.saturating_sub(1) / FIRST_BOUND;
     ((u64::BITS - tens.leading_zeros()) as usize).min(BOUNDS)
 }
 
@@ -27,15 +27,15 @@ pub(crate) fn add(counter: &AtomicU64, count: u64) {
 
 /// Waits as they are counted. One thread at a time may write, any may read.
 #[derive(Debug, Default)]
-pub struct Waits {
+pub struct WaitHistogram {
     buckets: [AtomicU64; BOUNDS + 1],
     sum_ns: AtomicU64,
 }
 
-impl Waits {
+impl WaitHistogram {
     /// Counts a wait. Called by one thread at a time.
     #[inline]
-    pub fn note(&self, wait: Nanos) {
+    pub fn record(&self, wait: Nanos) {
         // No branch decides where: the bucket is at most the last one.
         if let Some(counter) = self.buckets.get(bucket(wait.0)) {
             add(counter, 1);
@@ -94,10 +94,10 @@ mod tests {
 
     #[test]
     fn sums_are_over_all_writers() {
-        let cores = [Waits::default(), Waits::default()];
-        cores[0].note(Nanos(5_000));
-        cores[1].note(Nanos(15_000));
-        cores[1].note(Nanos(u64::MAX / 2));
+        let cores = [WaitHistogram::default(), WaitHistogram::default()];
+        cores[0].record(Nanos(5_000));
+        cores[1].record(Nanos(15_000));
+        cores[1].record(Nanos(u64::MAX / 2));
         let mut sum = WaitCounts::default();
         cores.iter().for_each(|core| core.add_to(&mut sum));
         assert_eq!((sum.count(), sum.buckets[0], sum.buckets[1], sum.buckets[BOUNDS]), (3, 1, 1, 1));

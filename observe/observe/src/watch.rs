@@ -2,37 +2,37 @@
 //! Never here: who decides, and where requests come from.
 
 use crate::decision::{Decision, DecisionId};
-use crate::ring::Ring;
-use crate::routes::{Answer, ByRoute, PLACES, ROUTES, RouteCounts, Routes};
+use crate::ring::DecisionRing;
+use crate::routes::{Answer, ROUTE_SLOTS, ROUTES_MAX, RouteCounters, RouteCounts, Routes};
 use crate::tenants::Tenants;
-use crate::waits::{WaitCounts, Waits};
+use crate::waits::{WaitCounts, WaitHistogram};
 use leeward_core::server::Gauges;
 use leeward_core::units::{Method, Nanos, Tenant, Time};
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 
 /// Decisions that are kept, 64 bytes each: 4 MiB.
-pub const DECISIONS: usize = 65_536;
+pub const RING_CAPACITY: usize = 65_536;
 /// An admission in so many is kept in the ring; every refusal is.
-pub const SAMPLED: u64 = 64;
+pub const SAMPLING_INTERVAL: u64 = 64;
 
 /// Where a request waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Stage {
+pub enum WaitStage {
     /// In its connection's socket and buffer.
     Socket,
     /// In a core's queue, for a core.
     Worker,
 }
 
-impl Stage {
+impl WaitStage {
     /// All of them.
-    pub const ALL: [Stage; 2] = [Stage::Socket, Stage::Worker];
+    pub const ALL: [WaitStage; 2] = [WaitStage::Socket, WaitStage::Worker];
 
     /// The word for it in metrics.
-    pub const fn word(self) -> &'static str {
+    pub const fn name(self) -> &'static str {
         match self {
-            Stage::Socket => "socket",
-            Stage::Worker => "worker",
+            WaitStage::Socket => "socket",
+            WaitStage::Worker => "worker",
         }
     }
 }
@@ -42,25 +42,25 @@ impl Stage {
 #[repr(align(128))]
 struct Stripe {
     admitted: AtomicU64,
-    waits: [Waits; Stage::ALL.len()],
-    by_route: ByRoute,
+    waits: [WaitHistogram; WaitStage::ALL.len()],
+    routes: RouteCounters,
     /// The last refusal's number, for whoever tells the client.
-    last: AtomicU64,
+    last_rejection: AtomicU64,
     /// Whether the request that is being decided about is let in whatever is decided.
-    rehearses: AtomicBool,
+    is_shadow: AtomicBool,
 }
 
 /// Watch over a server.
 pub struct Watch {
-    ring: Ring,
+    ring: DecisionRing,
     stripes: Vec<Stripe>,
     routes: Routes,
     tenants: Tenants,
-    told: Told,
+    published: PublishedState,
 }
 
 /// The controller's state when it was last told. Numbers that are not there are [`NOTHING`].
-struct Told {
+struct PublishedState {
     at: AtomicU64,
     standing_ns: AtomicU64,
     pool: AtomicI64,
@@ -71,15 +71,15 @@ struct Told {
     limit: AtomicU64,
 }
 
-const NOTHING: i64 = i64::MIN;
+const ABSENT: i64 = i64::MIN;
 
 /// The controller's state as it was last told.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct LastTold {
+pub struct ControllerState {
     /// When.
     pub at: Time,
     /// The queueing delay that stood: the least of a short while.
-    pub standing: Nanos,
+    pub standing_delay: Nanos,
     /// The controller's state. Of requests in flight nothing is told.
     pub gauges: Gauges,
 }
@@ -87,13 +87,13 @@ pub struct LastTold {
 impl Watch {
     /// Watch over so many cores, at least one, with a ring of so many decisions.
     pub fn new(cores: usize, decisions: usize) -> Self {
-        let none = || AtomicI64::new(NOTHING);
+        let none = || AtomicI64::new(ABSENT);
         Watch {
-            ring: Ring::new(decisions),
+            ring: DecisionRing::new(decisions),
             stripes: (0..cores.max(1)).map(|_| Stripe::default()).collect(),
             routes: Routes::default(),
             tenants: Tenants::new(cores),
-            told: Told {
+            published: PublishedState {
                 at: AtomicU64::new(0),
                 standing_ns: AtomicU64::new(0),
                 pool: none(),
@@ -111,72 +111,72 @@ impl Watch {
 
     /// Counts an admission; one in [`SAMPLED`] is described and kept.
     #[inline]
-    pub fn admit(&self, core: usize, describe: impl FnOnce() -> Decision) {
+    pub fn record_admission(&self, core: usize, describe: impl FnOnce() -> Decision) {
         let admitted = &self.stripe(core).admitted;
         let count = admitted.load(Ordering::Relaxed).wrapping_add(1);
         admitted.store(count, Ordering::Relaxed);
-        if count.is_multiple_of(SAMPLED) {
+        if count.is_multiple_of(SAMPLING_INTERVAL) {
             self.ring.write(&describe());
         }
     }
 
     /// Keeps a refusal, and gives it its number.
-    pub fn refuse(&self, core: usize, decision: &Decision) -> DecisionId {
+    pub fn record_rejection(&self, core: usize, decision: &Decision) -> DecisionId {
         let id = self.ring.write(decision);
-        self.stripe(core).last.store(id.0, Ordering::Relaxed);
+        self.stripe(core).last_rejection.store(id.0, Ordering::Relaxed);
         id
     }
 
     /// Number of the core's last refusal.
-    pub fn last_refusal(&self, core: usize) -> Option<DecisionId> {
-        let id = self.stripe(core).last.load(Ordering::Relaxed);
+    pub fn last_rejection(&self, core: usize) -> Option<DecisionId> {
+        let id = self.stripe(core).last_rejection.load(Ordering::Relaxed);
         (id > 0).then_some(DecisionId(id))
     }
 
     /// Tells whether the request that the core decides about next is let in whatever is decided.
-    pub fn rehearse(&self, core: usize, rehearses: bool) {
-        self.stripe(core).rehearses.store(rehearses, Ordering::Relaxed);
+    pub fn set_shadow(&self, core: usize, rehearses: bool) {
+        self.stripe(core).is_shadow.store(rehearses, Ordering::Relaxed);
     }
 
     /// Whether the core's refusal is none, because its controller rehearses.
-    pub fn rehearses(&self, core: usize) -> bool {
-        self.stripe(core).rehearses.load(Ordering::Relaxed)
+    pub fn is_shadow(&self, core: usize) -> bool {
+        self.stripe(core).is_shadow.load(Ordering::Relaxed)
     }
 
     /// The mean time for which requests of a method have occupied this core; nothing before one is known.
-    pub fn mean(&self, core: usize, method: Method) -> Nanos {
-        self.stripe(core).by_route.mean(self.routes.find(method.0))
+    pub fn mean_cost(&self, core: usize, method: Method) -> Nanos {
+        self.stripe(core).routes.mean_cost(self.routes.find(method.0))
     }
 
     /// Counts a wait.
     #[inline]
-    pub fn waited(&self, core: usize, stage: Stage, span: Nanos) {
-        self.stripe(core).waits[stage as usize].note(span);
+    pub fn record_wait(&self, core: usize, stage: WaitStage, span: Nanos) {
+        self.stripe(core).waits[stage as usize].record(span);
     }
 
     /// Counts an answer to a request of a method that there is.
     #[inline]
-    pub fn answered(&self, core: usize, method: Method, answer: Answer) {
-        self.stripe(core).by_route.answered(self.routes.place(method.0), answer);
+    pub fn record_answer(&self, core: usize, method: Method, answer: Answer) {
+        self.stripe(core).routes.record_answer(self.routes.find_or_insert(method.0), answer);
     }
 
     /// Counts an answer to a request of a method that there is not: clients may invent as many as they like.
     #[inline]
-    pub fn answered_unknown(&self, core: usize, answer: Answer) {
-        self.stripe(core).by_route.answered(ROUTES, answer);
+    pub fn record_unknown_answer(&self, core: usize, answer: Answer) {
+        self.stripe(core).routes.record_answer(ROUTES_MAX, answer);
     }
 
     /// Counts how long a request of a method has occupied its core.
     #[inline]
-    pub fn worked(&self, core: usize, method: Method, span: Nanos) {
-        self.stripe(core).by_route.cost(self.routes.find(method.0), span);
+    pub fn record_cost(&self, core: usize, method: Method, span: Nanos) {
+        self.stripe(core).routes.record_cost(self.routes.find(method.0), span);
     }
 
     /// Charges a decision about a request of a method to its tenant, at what such requests have taken on this core so far.
     #[inline]
     pub fn charge(&self, core: usize, tenant: Tenant, method: Method, is_admitted: bool) {
         if tenant != Tenant::DEFAULT {
-            let cost = self.mean(core, method);
+            let cost = self.mean_cost(core, method);
             self.tenants.charge(core, tenant, cost, is_admitted);
         }
     }
@@ -187,11 +187,11 @@ impl Watch {
     }
 
     /// Counts by route, of those that have requests of their own; `None`: all others.
-    pub fn by_route(&self) -> Vec<(Option<u32>, RouteCounts)> {
-        let mut sums = [RouteCounts::default(); PLACES];
-        self.stripes.iter().for_each(|stripe| stripe.by_route.add_to(&mut sums));
-        let known = self.routes.known().into_iter().map(Some).chain(std::iter::repeat(None));
-        let others = sums[PLACES - 1];
+    pub fn route_counts(&self) -> Vec<(Option<u32>, RouteCounts)> {
+        let mut sums = [RouteCounts::default(); ROUTE_SLOTS];
+        self.stripes.iter().for_each(|stripe| stripe.routes.add_to(&mut sums));
+        let known = self.routes.to_vec().into_iter().map(Some).chain(std::iter::repeat(None));
+        let others = sums[ROUTE_SLOTS - 1];
         let told = known.zip(sums).take_while(|(route, _)| route.is_some());
         told.chain((others != RouteCounts::default()).then_some((None, others))).collect()
     }
@@ -202,38 +202,38 @@ impl Watch {
     }
 
     /// Waits so far, of all cores together.
-    pub fn waits(&self, stage: Stage) -> WaitCounts {
+    pub fn waits(&self, stage: WaitStage) -> WaitCounts {
         let mut sum = WaitCounts::default();
         self.stripes.iter().for_each(|stripe| stripe.waits[stage as usize].add_to(&mut sum));
         sum
     }
 
     /// The decisions.
-    pub fn ring(&self) -> &Ring {
+    pub fn ring(&self) -> &DecisionRing {
         &self.ring
     }
 
     /// Tells the controller's state. Parts may be of two moments for a reader in between.
-    pub fn tell(&self, now: Time, standing: Nanos, gauges: &Gauges) {
-        let told = &self.told;
+    pub fn publish(&self, now: Time, standing: Nanos, gauges: &Gauges) {
+        let told = &self.published;
         told.at.store(now.0, Ordering::Relaxed);
         told.standing_ns.store(standing.0, Ordering::Relaxed);
-        told.pool.store(gauges.credit_pool.unwrap_or(NOTHING), Ordering::Relaxed);
-        told.issued.store(gauges.credits_issued.unwrap_or(NOTHING), Ordering::Relaxed);
-        told.sessions.store(gauges.sessions.unwrap_or(NOTHING), Ordering::Relaxed);
+        told.pool.store(gauges.credit_pool.unwrap_or(ABSENT), Ordering::Relaxed);
+        told.issued.store(gauges.credits_issued.unwrap_or(ABSENT), Ordering::Relaxed);
+        told.sessions.store(gauges.sessions.unwrap_or(ABSENT), Ordering::Relaxed);
         told.level.store(gauges.priority_threshold.unwrap_or(f64::NAN).to_bits(), Ordering::Relaxed);
         told.limit.store(gauges.concurrency_limit.unwrap_or(f64::NAN).to_bits(), Ordering::Relaxed);
     }
 
     /// The controller's state as it was last told.
-    pub fn told(&self) -> LastTold {
-        let whole = |number: &AtomicI64| Some(number.load(Ordering::Relaxed)).filter(|number| *number != NOTHING);
+    pub fn controller_state(&self) -> ControllerState {
+        let whole = |number: &AtomicI64| Some(number.load(Ordering::Relaxed)).filter(|number| *number != ABSENT);
         let real =
             |bits: &AtomicU64| Some(f64::from_bits(bits.load(Ordering::Relaxed))).filter(|number| !number.is_nan());
-        let Told { at, standing_ns, pool, issued, sessions, level, limit } = &self.told;
-        LastTold {
+        let PublishedState { at, standing_ns, pool, issued, sessions, level, limit } = &self.published;
+        ControllerState {
             at: Time(at.load(Ordering::Relaxed)),
-            standing: Nanos(standing_ns.load(Ordering::Relaxed)),
+            standing_delay: Nanos(standing_ns.load(Ordering::Relaxed)),
             gauges: Gauges {
                 credit_pool: whole(pool),
                 credits_issued: whole(issued),
@@ -248,53 +248,56 @@ impl Watch {
 
 impl std::fmt::Debug for Watch {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Watch").field("cores", &self.stripes.len()).field("told", &self.told()).finish_non_exhaustive()
+        f.debug_struct("Watch")
+            .field("cores", &self.stripes.len())
+            .field("told", &self.controller_state())
+            .finish_non_exhaustive()
     }
 }
 
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
-    use crate::reason::Reason;
-    use crate::tenants::Account;
+    use crate::reason::DecisionReason;
+    use crate::tenants::Usage;
 
     #[test]
     fn every_refusal_is_kept_and_an_admission_in_64() {
         let watch = Watch::new(2, 1_024);
-        (0..640).for_each(|number| watch.admit(number % 2, || Decision::admitted(Time(number as u64))));
+        (0..640).for_each(|number| watch.record_admission(number % 2, || Decision::admitted(Time(number as u64))));
         assert_eq!((watch.admitted(), watch.ring().newest(1_024).len()), (640, 10));
-        assert_eq!(watch.last_refusal(1), None);
-        let id = watch.refuse(1, &Decision::refused(Time(5), Reason::Delay));
-        assert_eq!((watch.last_refusal(1), watch.last_refusal(0)), (Some(id), None));
-        assert_eq!(watch.ring().read(id).unwrap().refused, Some(Reason::Delay));
+        assert_eq!(watch.last_rejection(1), None);
+        let id = watch.record_rejection(1, &Decision::rejected(Time(5), DecisionReason::Delay));
+        assert_eq!((watch.last_rejection(1), watch.last_rejection(0)), (Some(id), None));
+        assert_eq!(watch.ring().read(id).unwrap().reject_reason, Some(DecisionReason::Delay));
     }
 
     #[test]
     fn routes_and_tenants_are_told_apart() {
         let watch = Watch::new(2, 16);
-        watch.answered(0, Method(0), Answer::InTime);
-        watch.answered(1, Method(4), Answer::Late);
-        watch.worked(1, Method(4), Nanos(2_000));
+        watch.record_answer(0, Method(0), Answer::InTime);
+        watch.record_answer(1, Method(4), Answer::Late);
+        watch.record_cost(1, Method(4), Nanos(2_000));
         watch.charge(1, Tenant(77), Method(4), true);
         watch.charge(1, Tenant(77), Method(4), false);
         watch.charge(0, Tenant::DEFAULT, Method(4), true);
-        let told = watch.by_route();
+        let told = watch.route_counts();
         let counts: Vec<_> = told.iter().map(|(route, of)| (*route, of.in_time, of.late, of.costs.sum_ns)).collect();
         assert_eq!(counts, [(Some(0), 1, 0, 0), (Some(4), 0, 1, 2_000)]);
-        let account = Account { admitted_ns: 2_000, refused_ns: 2_000 };
-        assert_eq!(watch.tenants().told(), [(Some(Tenant(77)), account)]);
-        (1..100).for_each(|method| watch.answered(0, Method(method), Answer::InTime));
-        let told = watch.by_route();
-        assert_eq!((told.len(), told[PLACES - 1].0), (PLACES, None));
+        let account = Usage { admitted_ns: 2_000, refused_ns: 2_000 };
+        assert_eq!(watch.tenants().usage(), [(Some(Tenant(77)), account)]);
+        (1..100).for_each(|method| watch.record_answer(0, Method(method), Answer::InTime));
+        let told = watch.route_counts();
+        assert_eq!((told.len(), told[ROUTE_SLOTS - 1].0), (ROUTE_SLOTS, None));
         assert_eq!(told.iter().map(|(_, of)| of.in_time + of.late).sum::<u64>(), 101);
     }
 
     #[test]
     fn a_state_comes_back_as_it_was_told() {
         let watch = Watch::new(1, 16);
-        assert_eq!(watch.told(), LastTold::default());
+        assert_eq!(watch.controller_state(), ControllerState::default());
         let gauges = Gauges { credit_pool: Some(-3), priority_threshold: Some(61.5), ..Gauges::default() };
-        watch.tell(Time(3), Nanos(7), &gauges);
-        assert_eq!(watch.told(), LastTold { at: Time(3), standing: Nanos(7), gauges });
+        watch.publish(Time(3), Nanos(7), &gauges);
+        assert_eq!(watch.controller_state(), ControllerState { at: Time(3), standing_delay: Nanos(7), gauges });
     }
 }

@@ -26,7 +26,7 @@ pub(crate) struct Options {
 
 /// Values that an option of the plugin's takes.
 #[derive(Clone, Copy)]
-enum Values {
+enum ValueKind {
     /// Exactly the listed words.
     OneOf(&'static [&'static str]),
     /// A number from 0.
@@ -36,25 +36,25 @@ enum Values {
 }
 
 /// Our options that the plugin takes as they are: names and values.
-const PLUGIN_OPTIONS: [(&str, Values); 9] = [
-    ("bounded-instructions", Values::Number),
-    ("engine", Values::OneOf(&["tick", "scan", "none"])),
-    ("exclude", Values::Text),
-    ("exclude-file", Values::Text),
-    ("exclude-list", Values::Text),
-    ("min-instructions", Values::Number),
-    ("patch", Values::OneOf(&["true", "false"])),
-    ("request-fn", Values::Text),
-    ("unwind", Values::OneOf(&["true", "false"])),
+const PLUGIN_OPTIONS: [(&str, ValueKind); 9] = [
+    ("bounded-instructions", ValueKind::Number),
+    ("engine", ValueKind::OneOf(&["tick", "scan", "none"])),
+    ("exclude", ValueKind::Text),
+    ("exclude-file", ValueKind::Text),
+    ("exclude-list", ValueKind::Text),
+    ("min-instructions", ValueKind::Number),
+    ("patch", ValueKind::OneOf(&["true", "false"])),
+    ("request-fn", ValueKind::Text),
+    ("unwind", ValueKind::OneOf(&["true", "false"])),
 ];
 
 /// Refuses a wrong value here: clang would end with the exit code of a program that does not compile.
-fn check(name: &str, values: Values, value: &str) -> Result<(), String> {
+fn check(name: &str, values: ValueKind, value: &str) -> Result<(), String> {
     let refuse = |accepted: &str| Err(format!("--leeward-{name}={value}: accepted is {accepted}"));
     match values {
-        Values::OneOf(accepted) if !accepted.contains(&value) => refuse(&accepted.join(", ")),
-        Values::Number if value.parse::<u32>().is_err() => refuse("a number from 0 to 4294967295"),
-        Values::Text if value.is_empty() => refuse("a text that is not empty"),
+        ValueKind::OneOf(accepted) if !accepted.contains(&value) => refuse(&accepted.join(", ")),
+        ValueKind::Number if value.parse::<u32>().is_err() => refuse("a number from 0 to 4294967295"),
+        ValueKind::Text if value.is_empty() => refuse("a text that is not empty"),
         _ => Ok(()),
     }
 }
@@ -86,7 +86,7 @@ pub(crate) fn take_options(words: impl IntoIterator<Item = OsString>) -> Result<
 
 /// Product that the compiler is asked for, as far as it matters here.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Product {
+enum OutputKind {
     /// Nothing that could hold our code: a version, freestanding code, another target.
     Nothing,
     /// Object files, assembly, precompiled headers, dependencies: compiled, but not linked.
@@ -178,7 +178,7 @@ const WITH_VALUE: [&str; 76] = [
 ];
 
 /// Beginnings of options whose value is the next word, too.
-const WITH_VALUE_BEHIND: [&str; 3] = ["-Xarch_", "-Xopenmp-target=", "-Xoffload-linker"];
+const WITH_VALUE_PREFIXES: [&str; 3] = ["-Xarch_", "-Xopenmp-target=", "-Xoffload-linker"];
 
 /// Options after which clang links nothing.
 const WITHOUT_LINKING: [&str; 22] = [
@@ -207,7 +207,7 @@ const WITHOUT_LINKING: [&str; 22] = [
 ];
 
 /// Options that leave us out: code for which our run-time isn't there.
-const LEAVE_ALONE: [&str; 11] = [
+const UNINSTRUMENTED: [&str; 11] = [
     "-ffreestanding",
     "-nostdlib",
     "--no-standard-libraries",
@@ -231,22 +231,22 @@ const HEADERS: [&str; 5] = ["h", "H", "hh", "hpp", "hxx"];
 
 /// Facts about a command line.
 #[derive(Default)]
-struct Facts {
+struct ParsedCommand {
     /// There is something to work on.
     has_inputs: bool,
     /// Of these, not all are headers, which are compiled and not linked.
     has_linked: bool,
     without_linking: bool,
-    alone: bool,
+    uninstrumented: bool,
     fixed: bool,
     /// Words for the linker.
     linker: Vec<OsString>,
 }
 
-impl Facts {
+impl ParsedCommand {
     /// Reads a command line without response files.
-    fn of(arguments: &[OsString]) -> Facts {
-        let mut facts = Facts::default();
+    fn parse(arguments: &[OsString]) -> ParsedCommand {
+        let mut facts = ParsedCommand::default();
         let mut language = String::new();
         let mut words = arguments.iter().map(|word| word.to_string_lossy());
         while let Some(word) = words.next() {
@@ -256,16 +256,16 @@ impl Facts {
                 "-static" | "--static" | "-static-pie" => facts.fixed = true,
                 "-x" | "--language" => language = value().into_owned(),
                 "-Xlinker" | "--for-linker" => facts.linker.push(value().as_ref().into()),
-                "-target" => facts.alone |= is_foreign(&value()),
+                "-target" => facts.uninstrumented |= is_cross_target(&value()),
                 // A library alone can make a program, too.
                 "-l" => {
                     value();
                     facts.link(false);
                 }
                 word if WITHOUT_LINKING.contains(&word) => facts.without_linking = true,
-                word if LEAVE_ALONE.contains(&word) => facts.alone = true,
+                word if UNINSTRUMENTED.contains(&word) => facts.uninstrumented = true,
                 word if WITH_VALUE.contains(&word) => _ = value(),
-                word if WITH_VALUE_BEHIND.iter().any(|begin| word.starts_with(begin)) => _ = value(),
+                word if WITH_VALUE_PREFIXES.iter().any(|begin| word.starts_with(begin)) => _ = value(),
                 word => facts.joined(word, &mut language),
             }
         }
@@ -285,7 +285,7 @@ impl Facts {
         } else if let Some(word) = value("--for-linker=") {
             self.linker.push(word.into());
         } else if let Some(triple) = value("--target=") {
-            self.alone |= is_foreign(triple);
+            self.uninstrumented |= is_cross_target(triple);
         } else if let Some(name) = value("--language=").or_else(|| value("-x")) {
             *language = name.into();
         } else if word.starts_with("-l") {
@@ -299,30 +299,30 @@ impl Facts {
     }
 
     /// Whether the linker is told one of these, also in a response file of its own.
-    fn tells_linker(&self, options: &[&str]) -> bool {
+    fn has_linker_option(&self, options: &[&str]) -> bool {
         let expanded = response::expand(&self.linker).ok().flatten().map(|all| all.words);
         let words = expanded.as_ref().unwrap_or(&self.linker);
         words.iter().any(|word| word.to_str().is_some_and(|word| options.contains(&word)))
     }
 
-    fn product(&self) -> Product {
+    fn product(&self) -> OutputKind {
         // `cc --version`, `cc -print-search-dirs`: with an input they would try to link.
-        if self.alone || !self.has_inputs {
-            Product::Nothing
+        if self.uninstrumented || !self.has_inputs {
+            OutputKind::Nothing
         } else if self.without_linking || !self.has_linked {
-            Product::Object
-        } else if self.tells_linker(&RELOCATABLE) {
-            Product::Nothing
-        } else if self.tells_linker(&SHARED) {
-            Product::Library
+            OutputKind::Object
+        } else if self.has_linker_option(&RELOCATABLE) {
+            OutputKind::Nothing
+        } else if self.has_linker_option(&SHARED) {
+            OutputKind::Library
         } else {
-            Product::Program { fixed: self.fixed }
+            OutputKind::Program { fixed: self.fixed }
         }
     }
 }
 
 /// Whether code for a target can't be linked with the run-time, which is for this machine's architecture and Linux.
-fn is_foreign(triple: &str) -> bool {
+fn is_cross_target(triple: &str) -> bool {
     let architecture = triple.split('-').next().unwrap_or_default();
     let is_ours = match std::env::consts::ARCH {
         "x86_64" => matches!(architecture, "x86_64" | "amd64"),
@@ -359,22 +359,22 @@ impl Files<'_> {
 }
 
 /// Command line of the user's, without our options.
-pub(crate) struct Line<'a> {
+pub(crate) struct CommandLine<'a> {
     /// Words that clang gets.
-    pub(crate) passed: &'a [OsString],
+    pub(crate) arguments: &'a [OsString],
     /// The same without response files; `None` where clang refuses one of these.
-    pub(crate) meant: Option<&'a [OsString]>,
+    pub(crate) expanded: Option<&'a [OsString]>,
 }
 
 /// clang's arguments for a command line.
-pub(crate) fn clang_arguments(files: &Files, plugin: &[OsString], line: &Line) -> Vec<OsString> {
-    let arguments = line.passed;
+pub(crate) fn clang_arguments(files: &Files, plugin: &[OsString], line: &CommandLine) -> Vec<OsString> {
+    let arguments = line.arguments;
     // The parts of clang that it runs by itself, such as `-cc1`, are none of ours.
     let is_inner = arguments.first().is_some_and(|word| word.as_encoded_bytes().starts_with(b"-cc1"));
-    let meant = line.meant.filter(|_| !is_inner);
-    let product = meant.map_or(Product::Nothing, |meant| Facts::of(meant).product());
+    let meant = line.expanded.filter(|_| !is_inner);
+    let product = meant.map_or(OutputKind::Nothing, |meant| ParsedCommand::parse(meant).product());
     let mut all: Vec<OsString> = Vec::new();
-    if product == Product::Nothing {
+    if product == OutputKind::Nothing {
         all.extend_from_slice(arguments);
         return all;
     }
@@ -399,14 +399,14 @@ pub(crate) fn clang_arguments(files: &Files, plugin: &[OsString], line: &Line) -
     all
 }
 
-fn link_arguments(files: &Files, product: Product) -> Vec<OsString> {
+fn link_arguments(files: &Files, product: OutputKind) -> Vec<OsString> {
     let words = |words: &[&str]| words.iter().map(OsString::from).collect::<Vec<_>>();
     // Behind `-x c` an archive would be read as a source. Where nothing is linked after all, clang would warn of libraries.
     let mut all = words(&["--start-no-unused-arguments", "-x", "none"]);
     match product {
-        Product::Nothing | Product::Object => return Vec::new(),
-        Product::Library => all.push(files.path("libleeward_stub.a")),
-        Product::Program { fixed } => {
+        OutputKind::Nothing | OutputKind::Object => return Vec::new(),
+        OutputKind::Library => all.push(files.path("libleeward_stub.a")),
+        OutputKind::Program { fixed } => {
             all.extend(words(&["-Wl,--whole-archive"]));
             all.push(files.path("libleeward_rt.a"));
             // A static program has no next pthread_mutex_lock that could be called.
@@ -435,54 +435,60 @@ mod tests {
 
     fn arguments(line: &str) -> String {
         let passed = words(line);
-        let line = Line { passed: &passed, meant: Some(&passed) };
+        let line = CommandLine { arguments: &passed, expanded: Some(&passed) };
         let all = clang_arguments(&Files(Path::new("/p")), &words("-leeward-engine=scan"), &line);
         all.iter().map(|word| word.to_string_lossy()).collect::<Vec<_>>().join(" ")
     }
 
     #[test]
     fn products_are_told_apart() {
-        let check = |line: &str, expected: Product| assert_eq!(Facts::of(&words(line)).product(), expected, "{line}");
-        check("-O2 a.c -o a", Product::Program { fixed: false });
-        check("-static a.o", Product::Program { fixed: true });
-        check("a.o -lm -o a", Product::Program { fixed: false });
-        check("-c a.c", Product::Object);
-        check("-shared -c a.c", Product::Object);
-        check("-c -static a.c", Product::Object);
-        check("-E -", Product::Object);
-        check("-MM a.c", Product::Object);
-        check("-shared -fPIC a.o -o liba.so", Product::Library);
+        let check = |line: &str, expected: OutputKind| {
+            assert_eq!(ParsedCommand::parse(&words(line)).product(), expected, "{line}")
+        };
+        check("-O2 a.c -o a", OutputKind::Program { fixed: false });
+        check("-static a.o", OutputKind::Program { fixed: true });
+        check("a.o -lm -o a", OutputKind::Program { fixed: false });
+        check("-c a.c", OutputKind::Object);
+        check("-shared -c a.c", OutputKind::Object);
+        check("-c -static a.c", OutputKind::Object);
+        check("-E -", OutputKind::Object);
+        check("-MM a.c", OutputKind::Object);
+        check("-shared -fPIC a.o -o liba.so", OutputKind::Library);
         // Values are no inputs, and without inputs nothing is linked.
-        check("-o a", Product::Nothing);
-        check("--version", Product::Nothing);
-        check("-v -I include -D X", Product::Nothing);
-        check("", Product::Nothing);
-        check("-r a.o b.o -o c.o", Product::Nothing);
-        check("-nostdlib a.c", Product::Nothing);
-        check("-m32 a.c", Product::Nothing);
+        check("-o a", OutputKind::Nothing);
+        check("--version", OutputKind::Nothing);
+        check("-v -I include -D X", OutputKind::Nothing);
+        check("", OutputKind::Nothing);
+        check("-r a.o b.o -o c.o", OutputKind::Nothing);
+        check("-nostdlib a.c", OutputKind::Nothing);
+        check("-m32 a.c", OutputKind::Nothing);
     }
 
     #[test]
     fn the_linkers_own_words_count() {
-        let check = |line: &str, expected: Product| assert_eq!(Facts::of(&words(line)).product(), expected, "{line}");
-        check("-Wl,-shared a.o", Product::Library);
-        check("-Wl,--no-undefined,--shared a.o", Product::Library);
-        check("-Xlinker -shared a.o", Product::Library);
-        check("--for-linker=-Bshareable a.o", Product::Library);
-        check("-Wl,-r a.o b.o -o c.o", Product::Nothing);
-        check("-Xlinker --relocatable a.o", Product::Nothing);
+        let check = |line: &str, expected: OutputKind| {
+            assert_eq!(ParsedCommand::parse(&words(line)).product(), expected, "{line}")
+        };
+        check("-Wl,-shared a.o", OutputKind::Library);
+        check("-Wl,--no-undefined,--shared a.o", OutputKind::Library);
+        check("-Xlinker -shared a.o", OutputKind::Library);
+        check("--for-linker=-Bshareable a.o", OutputKind::Library);
+        check("-Wl,-r a.o b.o -o c.o", OutputKind::Nothing);
+        check("-Xlinker --relocatable a.o", OutputKind::Nothing);
         // Of a compiler that does not link they mean nothing.
-        check("-Wl,-r -c a.c", Product::Object);
-        check("-Wl,-rpath,/l -Wl,-soname,x a.o", Product::Program { fixed: false });
+        check("-Wl,-r -c a.c", OutputKind::Object);
+        check("-Wl,-rpath,/l -Wl,-soname,x a.o", OutputKind::Program { fixed: false });
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("linker");
         std::fs::write(&file, "-shared").unwrap();
-        check(&format!("-Wl,@{} a.o", file.display()), Product::Library);
+        check(&format!("-Wl,@{} a.o", file.display()), OutputKind::Library);
     }
 
     #[test]
     fn headers_and_other_targets_are_not_linked() {
-        let check = |line: &str, expected: Product| assert_eq!(Facts::of(&words(line)).product(), expected, "{line}");
+        let check = |line: &str, expected: OutputKind| {
+            assert_eq!(ParsedCommand::parse(&words(line)).product(), expected, "{line}")
+        };
         for line in [
             "a.h",
             "a.hpp b.hh -o x",
@@ -494,15 +500,15 @@ mod tests {
             "-include a.c a.h",
             "-Xarch_host -v a.h",
         ] {
-            check(line, Product::Object);
+            check(line, OutputKind::Object);
         }
-        check("a.h a.c", Product::Program { fixed: false });
-        check("-x c a.h", Product::Program { fixed: false });
-        check("-x c-header a.x -x none a.c", Product::Program { fixed: false });
-        check("--target=bpf a.c -c", Product::Nothing);
-        check("-target wasm32 a.c", Product::Nothing);
+        check("a.h a.c", OutputKind::Program { fixed: false });
+        check("-x c a.h", OutputKind::Program { fixed: false });
+        check("-x c-header a.x -x none a.c", OutputKind::Program { fixed: false });
+        check("--target=bpf a.c -c", OutputKind::Nothing);
+        check("-target wasm32 a.c", OutputKind::Nothing);
         let own = format!("--target={}-pc-linux-gnu a.c", std::env::consts::ARCH);
-        check(&own, Product::Program { fixed: false });
+        check(&own, OutputKind::Program { fixed: false });
     }
 
     #[test]
@@ -517,7 +523,7 @@ mod tests {
     fn clangs_own_parts_and_refusals_go_through_unchanged() {
         assert_eq!(arguments("-cc1 -emit-obj a.c"), "-cc1 -emit-obj a.c");
         let passed = words("@round a.c");
-        let line = Line { passed: &passed, meant: None };
+        let line = CommandLine { arguments: &passed, expanded: None };
         assert_eq!(clang_arguments(&Files(Path::new("/p")), &[], &line), passed);
     }
 

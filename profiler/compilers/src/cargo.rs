@@ -32,9 +32,9 @@ fn run(arguments: Vec<OsString>) -> Result<(), WrapError> {
     let folder = folder()?;
     // `leeward cargo +stable build` is about that toolchain's rustc.
     let toolchain = arguments.first().filter(|word| word.to_string_lossy().starts_with('+'));
-    let rustc = Rustc::ask(toolchain)?;
+    let rustc = Rustc::query(toolchain)?;
     let plugin = plugin(&folder, &rustc)?;
-    let mut flags = given_flags();
+    let mut flags = user_flags();
     // So that names have the parameters of types in them: a future is known by the `async fn` that it is of.
     if !flags.iter().any(|flag| flag.contains("symbol-mangling-version")) {
         flags.push("-Csymbol-mangling-version=v0".into());
@@ -42,7 +42,7 @@ fn run(arguments: Vec<OsString>) -> Result<(), WrapError> {
     flags.extend(our_flags(&folder, &plugin, &plugin_options)?);
 
     let program = env::var_os("CARGO").unwrap_or("cargo".into());
-    let line = Line::of(&arguments);
+    let line = CargoArguments::parse(&arguments);
     if line.is_build
         && let Some(root) = target_folder(&program, toolchain, &line)
     {
@@ -66,7 +66,7 @@ fn run(arguments: Vec<OsString>) -> Result<(), WrapError> {
 
 /// Words of cargo's command line that say where programs go.
 #[derive(Debug, Default, PartialEq, Eq)]
-struct Line {
+struct CargoArguments {
     /// Whether programs are what it is for, and it says what it does.
     is_build: bool,
     /// The target that is named.
@@ -76,12 +76,12 @@ struct Line {
     /// The folder for everything that is built, if it is named.
     folder: Option<PathBuf>,
     /// Words that cargo needs to find the workspace.
-    place: Vec<OsString>,
+    workspace: Vec<OsString>,
 }
 
-impl Line {
-    fn of(arguments: &[OsString]) -> Line {
-        let mut line = Line { profile: "debug".into(), ..Line::default() };
+impl CargoArguments {
+    fn parse(arguments: &[OsString]) -> CargoArguments {
+        let mut line = CargoArguments { profile: "debug".into(), ..CargoArguments::default() };
         let mut words = arguments.iter().take_while(|word| *word != "--");
         let (mut command, mut is_quiet) = (None, false);
         while let Some(word) = words.next() {
@@ -105,8 +105,8 @@ impl Line {
                 }
                 "--target-dir" => line.folder = value().map(PathBuf::from),
                 "--manifest-path" | "--config" | "-C" => {
-                    line.place.push(option.into());
-                    line.place.extend(value().map(OsString::from));
+                    line.workspace.push(option.into());
+                    line.workspace.extend(value().map(OsString::from));
                 }
                 "-q" | "--quiet" => is_quiet = true,
                 "--color" | "-Z" | "-p" | "--package" | "-j" | "--jobs" | "-F" | "--features" => _ = value(),
@@ -120,12 +120,12 @@ impl Line {
 }
 
 /// The folder for everything that is built, as cargo knows it; none where it doesn't: it will say why itself.
-fn target_folder(program: &OsStr, toolchain: Option<&OsString>, line: &Line) -> Option<PathBuf> {
+fn target_folder(program: &OsStr, toolchain: Option<&OsString>, line: &CargoArguments) -> Option<PathBuf> {
     if let Some(folder) = &line.folder {
         return Some(folder.clone());
     }
     let mut cargo = Command::new(program);
-    cargo.args(toolchain).args(["metadata", "--no-deps", "--format-version", "1", "--offline"]).args(&line.place);
+    cargo.args(toolchain).args(["metadata", "--no-deps", "--format-version", "1", "--offline"]).args(&line.workspace);
     let output = cargo.output().ok()?;
     quoted(&String::from_utf8_lossy(&output.stdout), "\"target_directory\":\"").map(PathBuf::from)
 }
@@ -160,7 +160,7 @@ struct Rustc {
 }
 
 impl Rustc {
-    fn ask(toolchain: Option<&OsString>) -> Result<Rustc, WrapError> {
+    fn query(toolchain: Option<&OsString>) -> Result<Rustc, WrapError> {
         let rustc = env::var_os("RUSTC").unwrap_or("rustc".into());
         let output = Command::new(&rustc).args(toolchain).arg("-vV").output();
         let output = output
@@ -198,7 +198,7 @@ fn plugin(folder: &Path, rustc: &Rustc) -> Result<PathBuf, WrapError> {
 }
 
 /// rustc's flags that the user has given: cargo reads one of the two only, and ours has to be it.
-fn given_flags() -> Vec<String> {
+fn user_flags() -> Vec<String> {
     let all = |text: String, between: &str| {
         text.split(between).filter(|flag| !flag.is_empty()).map(String::from).collect::<Vec<_>>()
     };
@@ -243,9 +243,9 @@ mod tests {
 
     #[test]
     fn the_command_line_says_where_programs_go() {
-        let of = |line: &str| Line::of(&line.split(' ').map(OsString::from).collect::<Vec<_>>());
+        let of = |line: &str| CargoArguments::parse(&line.split(' ').map(OsString::from).collect::<Vec<_>>());
         let where_to = |line: &str| {
-            let Line { target, profile, folder, .. } = of(line);
+            let CargoArguments { target, profile, folder, .. } = of(line);
             let folder = folder.unwrap_or("target".into());
             folder.join(target.unwrap_or("host".into())).join(profile).display().to_string()
         };
@@ -266,7 +266,7 @@ mod tests {
         ] {
             assert_eq!(of(line).is_build, is_build, "{line}");
         }
-        assert_eq!(of("build --manifest-path=a/Cargo.toml").place, ["--manifest-path", "a/Cargo.toml"]);
+        assert_eq!(of("build --manifest-path=a/Cargo.toml").workspace, ["--manifest-path", "a/Cargo.toml"]);
     }
 
     #[test]

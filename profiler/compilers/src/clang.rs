@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use crate::WrapError;
-use crate::arguments::{Files, Language, Line, Options, clang_arguments, take_options, without_end_of_options};
+use crate::arguments::{CommandLine, Files, Language, Options, clang_arguments, take_options, without_end_of_options};
 use crate::response;
 
 /// Names the folder of the profiler's files.
@@ -40,7 +40,7 @@ fn run(language: Language, arguments: Vec<OsString>) -> Result<(), WrapError> {
             Some(words)
         }
     };
-    let line = Line { passed: &passed, meant: meant.as_deref() };
+    let line = CommandLine { arguments: &passed, expanded: meant.as_deref() };
     let folder = folder()?;
     let files = Files(&folder);
     let clang = match options.clang {

@@ -23,16 +23,16 @@ pub(crate) struct Expanded {
 /// is too much to read.
 pub(crate) fn expand(arguments: &[OsString]) -> Result<Option<Expanded>, String> {
     /// A word to look at, or the end of the innermost file.
-    enum Next {
+    enum Token {
         Word(OsString),
         EndOfFile,
     }
     let mut expanded = Expanded { words: Vec::new(), is_repeatable: true };
     let mut open: Vec<(u64, u64)> = Vec::new();
     let mut left = MOST;
-    let mut stack: Vec<Next> = arguments.iter().rev().cloned().map(Next::Word).collect();
+    let mut stack: Vec<Token> = arguments.iter().rev().cloned().map(Token::Word).collect();
     while let Some(next) = stack.pop() {
-        let Next::Word(word) = next else {
+        let Token::Word(word) = next else {
             open.pop();
             continue;
         };
@@ -56,8 +56,8 @@ pub(crate) fn expand(arguments: &[OsString]) -> Result<Option<Expanded>, String>
         left = left.checked_sub(text.len() as u64).ok_or("response files hold more than 64 MB")?;
         expanded.is_repeatable &= meta.is_file();
         open.push(identity);
-        stack.push(Next::EndOfFile);
-        stack.extend(words(&text).into_iter().rev().map(Next::Word));
+        stack.push(Token::EndOfFile);
+        stack.extend(words(&text).into_iter().rev().map(Token::Word));
     }
     Ok(Some(expanded))
 }

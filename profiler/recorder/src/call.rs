@@ -10,7 +10,7 @@ use crate::runtime;
 pub struct Call {
     start: u64,
     /// An address in the traced function.
-    here: usize,
+    address: usize,
     /// Keeps the call in the thread in which it began.
     _thread: PhantomData<*const ()>,
 }
@@ -20,7 +20,7 @@ impl Call {
     // Always: the address must be one in the function that is traced, also without optimisation.
     #[inline(always)]
     pub fn enter() -> Call {
-        Call { start: runtime::now(), here: runtime::here(), _thread: PhantomData }
+        Call { start: runtime::now(), address: runtime::code_address(), _thread: PhantomData }
     }
 }
 
@@ -29,7 +29,7 @@ impl Drop for Call {
     fn drop(&mut self) {
         let end = runtime::now();
         if end != self.start {
-            runtime::call(self.start, end, self.here);
+            runtime::call(self.start, end, self.address);
         }
     }
 }

@@ -54,5 +54,5 @@ pub use request::{Queued, Request, request};
 
 /// Whether the profiler's run-time is in this process, so that calls and requests can be recorded.
 pub fn is_recordable() -> bool {
-    runtime::is_there()
+    runtime::is_loaded()
 }

@@ -7,9 +7,9 @@ use std::ptr;
 use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
 
 /// A clock that stands still: of it no call ever lasts.
-static STILL: AtomicU64 = AtomicU64::new(0);
+static STOPPED_CLOCK: AtomicU64 = AtomicU64::new(0);
 /// The first word of `__leeward_clock`: coarse nanoseconds, written by one thread of the run-time.
-static CLOCK: AtomicPtr<AtomicU64> = AtomicPtr::new((&raw const STILL).cast_mut());
+static CLOCK: AtomicPtr<AtomicU64> = AtomicPtr::new((&raw const STOPPED_CLOCK).cast_mut());
 
 /// A function of the run-time, or null.
 struct Function(AtomicPtr<c_void>);
@@ -23,7 +23,7 @@ static LABEL: Function = Function(AtomicPtr::new(ptr::null_mut()));
 /// Run by the loader before `main`, and before anything of a library that is loaded later.
 #[used]
 #[unsafe(link_section = ".init_array")]
-static FIND: extern "C" fn() = find;
+static RESOLVE_SYMBOLS: extern "C" fn() = resolve_symbols;
 
 unsafe extern "C" {
     fn dlsym(handle: *mut c_void, name: *const c_char) -> *mut c_void;
@@ -36,7 +36,7 @@ fn look_up(name: &CStr) -> *mut c_void {
 
 // Relaxed throughout: what the pointers point to was there before they are set, by this thread, before there are others that
 // run this crate's code.
-extern "C" fn find() {
+extern "C" fn resolve_symbols() {
     let clock = look_up(c"__leeward_clock");
     if clock.is_null() {
         return;
@@ -53,8 +53,8 @@ extern "C" fn find() {
     CLOCK.store(clock.cast(), Ordering::Relaxed);
 }
 
-pub(crate) fn is_there() -> bool {
-    !ptr::eq(CLOCK.load(Ordering::Relaxed), &raw const STILL)
+pub(crate) fn is_loaded() -> bool {
+    !ptr::eq(CLOCK.load(Ordering::Relaxed), &raw const STOPPED_CLOCK)
 }
 
 /// Nanoseconds of the coarse clock; always the same without a run-time and while nothing records.
@@ -68,7 +68,7 @@ pub(crate) fn now() -> u64 {
 
 /// An address in the function that this is inlined into.
 #[inline(always)]
-pub(crate) fn here() -> usize {
+pub(crate) fn code_address() -> usize {
     #[cfg(miri)]
     return 0;
     #[cfg(not(miri))]

@@ -1,6 +1,6 @@
 //! In the place of the run-time, where there is none for the target: nothing happens.
 
-pub(crate) fn is_there() -> bool {
+pub(crate) fn is_loaded() -> bool {
     false
 }
 
@@ -10,7 +10,7 @@ pub(crate) fn now() -> u64 {
 }
 
 #[inline(always)]
-pub(crate) fn here() -> usize {
+pub(crate) fn code_address() -> usize {
     0
 }
 

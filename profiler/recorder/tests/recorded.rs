@@ -7,10 +7,10 @@ use std::process::Command;
 
 use leeward_profile::analysis::Selection;
 use leeward_profile::analysis::tail::tail;
-use leeward_profile::stats::{Collector, Options, Sort};
+use leeward_profile::stats::{Collector, Options, SpanKind};
 use leeward_profile::symbols::{self, Symbols};
-use leeward_profile::trace::{Trace, ignore};
-use leeward_testkit::require::{Need, unless_busy};
+use leeward_profile::trace::{Trace, ignore_progress};
+use leeward_testkit::require::{Requirement, retry_if_busy};
 
 /// The folder of this build: `target/debug`.
 fn built() -> PathBuf {
@@ -46,11 +46,11 @@ fn without_the_run_time_nothing_happens() {
 #[test]
 fn calls_and_requests_are_recorded() {
     let Some(library) = run_time() else {
-        Need::Profiler.missing("libleeward_rt.so is not built (`make profiler`)");
+        Requirement::Profiler.missing("libleeward_rt.so is not built (`make profiler`)");
         return;
     };
     // Where a busy machine stops the run-time's clock for long, calls are missing, and the recording says so.
-    unless_busy(|| {
+    retry_if_busy(|| {
         let (mut last, mut steady) = (String::new(), false);
         for _ in 0..5 {
             match recorded(&library) {
@@ -80,13 +80,13 @@ fn recorded(library: &Path) -> Result<(), (String, bool)> {
 
     let options = Options { by_caller: false, ..Options::default() };
     let mut collector = Collector::new(&options);
-    let trace = Trace::open_with(&path, &mut ignore, |event| collector.event(event)).unwrap();
+    let trace = Trace::open_with(&path, &mut ignore_progress, |event| collector.event(event)).unwrap();
     assert!(trace.damage().is_none(), "{}", trace.damage());
     let steady = trace.notes().iter().all(|note| note.level == 0);
     let mut symbols = Symbols::new(&trace, symbols::Options::default());
     let rows = collector.rows(&mut symbols, &options, 0);
     let count = |name: &str| {
-        rows.iter().find(|row| row.sort == Sort::Call && row.name.ends_with(name)).map_or(0, |row| row.count)
+        rows.iter().find(|row| row.sort == SpanKind::Call && row.name.ends_with(name)).map_or(0, |row| row.count)
     };
     // What is not traced, or skipped, is never there.
     assert!(count("unseen") == 0 && count("spin") == 0, "{rows:?}");
@@ -98,7 +98,7 @@ fn recorded(library: &Path) -> Result<(), (String, bool)> {
             return Err((format!("{name}: {counted} of {expected} in {rows:#?}"), steady));
         }
     }
-    let found = tail(&trace, &mut symbols, &Selection::Marked, 0.01, &mut ignore).unwrap();
+    let found = tail(&trace, &mut symbols, &Selection::Marked, 0.01, &mut ignore_progress).unwrap();
     let first = found.findings.first().map_or("nothing", |finding| finding.text.as_str());
     if found.requests != 1000 || !first.contains("recompute") {
         return Err((format!("{} requests; {first}", found.requests), steady));

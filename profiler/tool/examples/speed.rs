@@ -6,11 +6,11 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use leeward_profile::analysis::slowest::slowest;
-use leeward_profile::analysis::timeline::{Which, timeline};
+use leeward_profile::analysis::timeline::{RequestChoice, timeline};
 use leeward_profile::analysis::{Selection, tail};
 use leeward_profile::stats::{self, Options};
 use leeward_profile::symbols::{self, Symbols};
-use leeward_profile::trace::{Trace, cpus, ignore};
+use leeward_profile::trace::{Trace, cpus, ignore_progress};
 
 /// The most memory that this process ever had, in MB.
 fn peak() -> u64 {
@@ -30,10 +30,10 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let path = Path::new(&path);
     let options = Options::default();
     let all = Instant::now();
-    stats::open(path, &options, cpus(), &mut ignore)?;
+    stats::open(path, &options, cpus(), &mut ignore_progress)?;
     let all = all.elapsed();
     let begin = now();
-    let trace = Trace::open_with(path, &mut ignore, |_| {})?;
+    let trace = Trace::open_with(path, &mut ignore_progress, |_| {})?;
     let opened = now() - begin;
     let (events, seconds) = (trace.counts().events, trace.counts().span() as f64 / 1e9);
     let bytes = trace.size().1 as f64 / 1e6;
@@ -51,25 +51,25 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let mut symbols = Symbols::new(&trace, symbols::Options::default());
 
     let begin = now();
-    let (_, collector) = stats::open(path, &options, 1, &mut ignore)?;
+    let (_, collector) = stats::open(path, &options, 1, &mut ignore_progress)?;
     let rows = collector.rows(&mut symbols, &options, 0).len();
     say("open, statistics", now() - begin);
 
     let begin = now();
     let mut sum = 0_u64;
-    trace.in_order(&mut ignore, |_| true, |event| sum = sum.wrapping_add(event.time))?;
+    trace.in_order(&mut ignore_progress, |_| true, |event| sum = sum.wrapping_add(event.time))?;
     say("in order", now() - begin);
 
     let begin = now();
-    let found = slowest(&trace, &mut symbols, &Selection::Marked, 10, &mut ignore)?;
+    let found = slowest(&trace, &mut symbols, &Selection::Marked, 10, &mut ignore_progress)?;
     say("slowest requests", now() - begin);
 
     let begin = now();
-    let shown = timeline(&trace, &mut symbols, &Selection::Marked, Which::Slowest, &mut ignore)?;
+    let shown = timeline(&trace, &mut symbols, &Selection::Marked, RequestChoice::Slowest, &mut ignore_progress)?;
     say("timeline", now() - begin);
 
     let begin = now();
-    let tail = tail::tail(&trace, &mut symbols, &Selection::Marked, 0.01, &mut ignore)?;
+    let tail = tail::tail(&trace, &mut symbols, &Selection::Marked, 0.01, &mut ignore_progress)?;
     say("tail", now() - begin);
     println!(
         "{rows} rows, {} requests, {:?} findings, timeline: {}",

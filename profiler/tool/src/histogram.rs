@@ -4,7 +4,7 @@
 /// Buckets per doubling.
 const PER_OCTAVE: usize = 32;
 /// Room comes in pieces of so many buckets.
-const PIECE: usize = 16;
+const GROWTH: usize = 16;
 
 /// Counts values, and tells percentiles to within 1.6 %.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -84,7 +84,7 @@ impl Histogram {
     /// Counts in a bucket for which there is no room yet.
     #[cold]
     fn widen(&mut self, bucket: usize, times: u32) {
-        let (from, to) = (bucket / PIECE * PIECE, bucket / PIECE * PIECE + PIECE);
+        let (from, to) = (bucket / GROWTH * GROWTH, bucket / GROWTH * GROWTH + GROWTH);
         let lowest = self.lowest as usize;
         let (from, to) = match self.counts.len() {
             0 => (from, to),
@@ -103,11 +103,11 @@ impl Histogram {
         self.max = self.max.max(other.max);
         self.count += other.count;
         self.total = self.total.saturating_add(other.total);
-        other.each(|bucket, count| self.count_in(bucket, narrow(count)));
+        other.for_each(|bucket, count| self.count_in(bucket, narrow(count)));
     }
 
     /// From the least bucket to the greatest.
-    fn each(&self, mut visit: impl FnMut(usize, u64)) {
+    fn for_each(&self, mut visit: impl FnMut(usize, u64)) {
         let counted = (self.lowest as usize..).zip(&self.counts).filter(|(_, count)| **count > 0);
         counted.for_each(|(bucket, count)| visit(bucket, u64::from(*count)));
     }
@@ -116,7 +116,7 @@ impl Histogram {
     pub fn percentile(&self, percent: f64) -> u64 {
         let rank = (percent.clamp(0.0, 100.0) / 100.0 * self.count as f64).ceil().max(1.0) as u64;
         let (mut seen, mut found) = (0, self.max);
-        self.each(|bucket, count| {
+        self.for_each(|bucket, count| {
             if seen < rank && seen + count >= rank {
                 found = middle(bucket).clamp(self.min, self.max);
             }
@@ -127,10 +127,10 @@ impl Histogram {
 
     /// The limit above or at which about this share of all lies, from 0 to 1: at least one value. Equal values stay together,
     /// so it may be more or fewer: whichever is nearer as a ratio.
-    pub fn limit_of_largest(&self, share: f64) -> u64 {
+    pub fn top_threshold(&self, share: f64) -> u64 {
         let wanted = (self.count as f64 * share.clamp(0.0, 1.0)).max(1.0);
         let mut buckets = Vec::new();
-        self.each(|bucket, count| buckets.push((bucket, count)));
+        self.for_each(|bucket, count| buckets.push((bucket, count)));
         let (mut above, mut best) = (0, (f64::INFINITY, 0));
         for (bucket, count) in buckets.into_iter().rev() {
             above += count;
@@ -197,7 +197,7 @@ mod tests {
         let limit = |values: &[(u64, u64)]| {
             let mut all = Histogram::default();
             values.iter().for_each(|(value, times)| all.record_many(*value, *times));
-            all.limit_of_largest(0.01)
+            all.top_threshold(0.01)
         };
         // Six of a thousand are nearer to ten than the three hundred that share the next value.
         assert!((10_001..=500_000).contains(&limit(&[(9_000, 694), (10_000, 300), (500_000, 6)])));

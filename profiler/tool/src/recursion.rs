@@ -3,10 +3,10 @@
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
-use crate::format::What;
+use crate::format::EventKind;
 use crate::hash::Map;
 use crate::symbols::Symbols;
-use crate::trace::{Trace, TraceError, Watch};
+use crate::trace::{ProgressCallback, Trace, TraceError};
 
 /// Functions of the system that begin threads and the program: a call from one of these is from nowhere.
 const ROOTS: [&str; 8] = [
@@ -56,7 +56,7 @@ pub(crate) fn candidates(calls: &[(String, String)]) -> HashSet<String> {
 
 /// Time that calls cover which come in the order of their ends. Of those long ago only sums are kept.
 #[derive(Clone, Debug, Default)]
-struct Covered {
+struct Coverage {
     total: u64,
     /// Disjoint stretches: from, until, and how much of that is covered.
     recent: Vec<(u64, u64, u64)>,
@@ -65,7 +65,7 @@ struct Covered {
 /// Stretches that are kept apart.
 const RECENT: usize = 64;
 
-impl Covered {
+impl Coverage {
     fn add(&mut self, start: u64, end: u64) {
         let mut begin = start;
         while let Some((from, until, covered)) = self.recent.last().copied() {
@@ -103,31 +103,31 @@ pub(crate) fn totals(
     names: &HashSet<String>,
     by_caller: bool,
     thread: Option<u32>,
-    watch: &mut Watch<'_>,
+    watch: &mut ProgressCallback<'_>,
 ) -> Result<Totals, TraceError> {
     /// Functions and callers that are remembered; those of more are counted by name each time.
     const KNOWN: usize = 1 << 18;
     let mut keys: Vec<(String, Option<String>)> = Vec::new();
     let mut numbers: HashMap<(String, Option<String>), u32> = HashMap::new();
     let mut known: Map<(u64, u64), Option<u32>> = Map::default();
-    let mut covered: Map<(u32, u32), Covered> = Map::default();
+    let mut covered: Map<(u32, u32), Coverage> = Map::default();
     trace.in_order(
         watch,
-        |event| matches!(event.what, What::Call { .. }) && thread.is_none_or(|thread| thread == event.thread),
+        |event| matches!(event.kind, EventKind::Call { .. }) && thread.is_none_or(|thread| thread == event.thread),
         |event| {
-            let What::Call { function, caller, duration, .. } = event.what else { return };
+            let EventKind::Call { function, caller, duration, .. } = event.kind else { return };
             let caller = if by_caller { caller } else { 0 };
             if known.len() >= KNOWN {
                 known.clear();
             }
             let number = *known.entry((function, caller)).or_insert_with(|| {
-                let name = symbols.place(function, event.time).function();
+                let name = symbols.location(function, event.time).function();
                 if !names.contains(&name) {
                     return None;
                 }
                 let caller = by_caller.then(|| match caller {
                     0 => "unknown".into(),
-                    caller => symbols.caller(caller, event.time).words(),
+                    caller => symbols.caller(caller, event.time).describe(),
                 });
                 let key = (name, caller);
                 Some(*numbers.entry(key.clone()).or_insert_with(|| {
@@ -176,9 +176,9 @@ mod tests {
         #[test]
         fn every_moment_counts_once(lengths in prop::collection::vec((1_u64..20, 1_u64..6), 1..200)) {
             // A stack of calls that is unwound and grown at random, each return an event.
-            let (mut now, mut open, mut covered) = (0_u64, Vec::new(), Covered::default());
+            let (mut now, mut open, mut covered) = (0_u64, Vec::new(), Coverage::default());
             let mut moments = HashSet::new();
-            let mut close = |start: u64, now: u64, covered: &mut Covered| {
+            let mut close = |start: u64, now: u64, covered: &mut Coverage| {
                 covered.add(start, now);
                 moments.extend(start..now);
             };

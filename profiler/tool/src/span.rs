@@ -6,7 +6,7 @@
 /// use leeward_profile::span::show;
 /// assert_eq!([show(0), show(999), show(1_234), show(45_678_000)], ["0 ns", "999 ns", "1.23 µs", "45.7 ms"]);
 /// ```
-pub fn show(nanos: u64) -> String {
+pub fn format_nanos(nanos: u64) -> String {
     const UNITS: [(f64, &str); 3] = [(1e3, "µs"), (1e6, "ms"), (1e9, "s")];
     if nanos < 1000 {
         return format!("{nanos} ns");

@@ -12,12 +12,12 @@ use crate::analysis::follow::Follower;
 use crate::analysis::names::wraps;
 use crate::analysis::sums::Sums;
 use crate::format::event::Sink;
-use crate::format::{Event, ObjectKind, What};
+use crate::format::{Event, EventKind, ObjectKind};
 use crate::hash::Map;
 use crate::histogram::Histogram;
 use crate::recursion;
 use crate::symbols::Symbols;
-use crate::trace::{Trace, TraceError, Watch};
+use crate::trace::{ProgressCallback, Trace, TraceError};
 
 /// Histograms in all: at worst 250 MB. Of more pairs the caller is dropped, then the function.
 const MOST: usize = 1 << 14;
@@ -25,7 +25,7 @@ const MOST: usize = 1 << 14;
 /// Kind of measured span.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Sort {
+pub enum SpanKind {
     /// A call of a function.
     Call,
     /// A wait for a lock or the like; the function is the one that waited.
@@ -36,18 +36,18 @@ pub enum Sort {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 struct Key {
-    sort: Sort,
+    kind: SpanKind,
     object: ObjectKind,
     /// The function, or the site of a wait or hold.
-    what: u64,
+    address: u64,
     caller: u64,
 }
 
 /// Row of statistics. Spans in nanoseconds.
 #[derive(Clone, Debug, Serialize)]
-pub struct Row {
+pub struct StatsRow {
     /// Kind of measured span.
-    pub sort: Sort,
+    pub sort: SpanKind,
     /// The function; for waits and holds what was waited for, and where.
     pub name: String,
     /// The caller, with its line.
@@ -102,10 +102,10 @@ pub fn open(
     path: &Path,
     options: &Options,
     threads: usize,
-    watch: &mut Watch<'_>,
+    watch: &mut ProgressCallback<'_>,
 ) -> Result<(Trace, Collector), TraceError> {
     let together = Arc::new(AtomicUsize::new(0));
-    let new = |of: usize| Collector { together: (of > 1).then(|| Arc::clone(&together)), ..Collector::new(options) };
+    let new = |of: usize| Collector { total_keys: (of > 1).then(|| Arc::clone(&together)), ..Collector::new(options) };
     let (trace, parts) = Trace::open_on(path, threads, watch, new)?;
     if let Some(collector) = Collector::merged(parts) {
         return Ok((trace, collector));
@@ -126,8 +126,8 @@ pub fn rows(
     collector: Collector,
     symbols: &mut Symbols,
     options: &Options,
-    watch: &mut Watch<'_>,
-) -> Result<Vec<Row>, TraceError> {
+    watch: &mut ProgressCallback<'_>,
+) -> Result<Vec<StatsRow>, TraceError> {
     let calls = collector.calls(symbols);
     let names = recursion::candidates(&calls);
     let wrappers =
@@ -138,7 +138,7 @@ pub fn rows(
         return Ok(rows);
     }
     let totals = recursion::totals(trace, symbols, &names, options.by_caller, options.thread, watch)?;
-    for row in rows.iter_mut().filter(|row| row.sort == Sort::Call) {
+    for row in rows.iter_mut().filter(|row| row.sort == SpanKind::Call) {
         if let Some(total) = totals.get(&(row.name.clone(), row.caller.clone())) {
             row.total = *total;
         }
@@ -150,27 +150,27 @@ pub fn rows(
 #[derive(Clone, Debug, Default)]
 pub struct Collector {
     /// Where in `keys` and `counted` each key is.
-    places: Map<Key, usize>,
+    indices: Map<Key, usize>,
     keys: Vec<Key>,
-    counted: Vec<Counted>,
+    counted: Vec<KeyCounts>,
     /// Keys that were looked for lately and their places, by a hash of function and caller.
-    recent: Vec<Recent>,
+    recent: Vec<CachedKey>,
     thread: Option<u32>,
     /// How many keys this and other collectors of the same trace have; each knows a part of the events.
-    together: Option<Arc<AtomicUsize>>,
+    total_keys: Option<Arc<AtomicUsize>>,
     /// Whether there were so many that this part gave up.
-    gave_up: bool,
+    overflowed: bool,
 }
 
 /// A key and its place, within one line of the cache.
 #[derive(Clone, Copy, Debug)]
 #[repr(align(32))]
-struct Recent(Key, usize);
+struct CachedKey(Key, usize);
 
 /// Counts of a key, within one line of the cache.
 #[derive(Clone, Debug)]
 #[repr(align(64))]
-struct Counted {
+struct KeyCounts {
     spans: Histogram,
     /// When it was there last: at that time its addresses can be looked up.
     latest: u64,
@@ -195,36 +195,38 @@ impl Collector {
         if self.thread.is_some_and(|thread| thread != event.thread) {
             return;
         }
-        match event.what {
-            What::Call { function, caller, duration, .. } => {
-                self.count(Sort::Call, ObjectKind::Other, function, caller, duration, event.time);
+        match event.kind {
+            EventKind::Call { function, caller, duration, .. } => {
+                self.count(SpanKind::Call, ObjectKind::Other, function, caller, duration, event.time);
             }
-            What::Held { .. } | What::Waited { .. } | What::Acquired { .. } => self.lock(event),
+            EventKind::Held { .. } | EventKind::Waited { .. } | EventKind::Acquired { .. } => self.lock(event),
             _ => {}
         }
     }
 
     fn lock(&mut self, event: &Event) {
-        match event.what {
-            What::Held { object, site, wait, hold, .. } => {
+        match event.kind {
+            EventKind::Held { object, site, wait, hold, .. } => {
                 if wait > 0 {
-                    self.count(Sort::Wait, object, site, 0, wait, event.time);
+                    self.count(SpanKind::Wait, object, site, 0, wait, event.time);
                 }
-                self.count(Sort::Hold, object, site, 0, hold, event.time);
+                self.count(SpanKind::Hold, object, site, 0, hold, event.time);
             }
-            What::Waited { object, site, wait, .. } | What::Acquired { object, site, wait, .. } if wait > 0 => {
-                self.count(Sort::Wait, object, site, 0, wait, event.time);
+            EventKind::Waited { object, site, wait, .. } | EventKind::Acquired { object, site, wait, .. }
+                if wait > 0 =>
+            {
+                self.count(SpanKind::Wait, object, site, 0, wait, event.time);
             }
             _ => {}
         }
     }
 
     #[inline(always)]
-    fn count(&mut self, sort: Sort, object: ObjectKind, what: u64, caller: u64, span: u64, time: u64) {
-        let key = Key { sort, object, what, caller };
+    fn count(&mut self, sort: SpanKind, object: ObjectKind, what: u64, caller: u64, span: u64, time: u64) {
+        let key = Key { kind: sort, object, address: what, caller };
         let slot = ((what ^ caller.rotate_left(32)).wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 54) as usize;
         let place = match self.recent.get(slot) {
-            Some(Recent(known, place)) if *known == key => *place,
+            Some(CachedKey(known, place)) if *known == key => *place,
             _ => self.find(key, slot),
         };
         if let Some(counted) = self.counted.get_mut(place) {
@@ -236,34 +238,34 @@ impl Collector {
     /// Where a key is counted, from now on if it was not known; nowhere if this part gave up.
     #[cold]
     fn find(&mut self, wanted: Key, slot: usize) -> usize {
-        if self.gave_up {
+        if self.overflowed {
             return usize::MAX;
         }
         let mut key = wanted;
         let known = |places: &Map<Key, usize>, key: &Key| places.get(key).copied();
-        if let Some(together) = &self.together
-            && known(&self.places, &key).is_none()
+        if let Some(together) = &self.total_keys
+            && known(&self.indices, &key).is_none()
         {
             // All parts together take no more memory than one collector that has all keys it may have.
             if self.counted.len() >= MOST || together.fetch_add(1, Ordering::Relaxed) >= 2 * MOST {
-                *self = Collector { together: self.together.take(), gave_up: true, ..Collector::default() };
+                *self = Collector { total_keys: self.total_keys.take(), overflowed: true, ..Collector::default() };
                 return usize::MAX;
             }
         }
-        if self.counted.len() >= MOST && known(&self.places, &key).is_none() {
+        if self.counted.len() >= MOST && known(&self.indices, &key).is_none() {
             key.caller = 0;
-            if self.counted.len() >= 2 * MOST && known(&self.places, &key).is_none() {
-                key.what = 0;
+            if self.counted.len() >= 2 * MOST && known(&self.indices, &key).is_none() {
+                key.address = 0;
             }
         }
-        let place = known(&self.places, &key).unwrap_or_else(|| {
+        let place = known(&self.indices, &key).unwrap_or_else(|| {
             self.keys.push(key);
-            self.counted.push(Counted { spans: Histogram::default(), latest: 0 });
-            self.places.insert(key, self.counted.len() - 1);
+            self.counted.push(KeyCounts { spans: Histogram::default(), latest: 0 });
+            self.indices.insert(key, self.counted.len() - 1);
             self.counted.len() - 1
         });
-        self.recent.resize(RECENT, Recent(wanted, place));
-        self.recent[slot] = Recent(wanted, place);
+        self.recent.resize(RECENT, CachedKey(wanted, place));
+        self.recent[slot] = CachedKey(wanted, place);
         place
     }
 
@@ -273,44 +275,44 @@ impl Collector {
         let mut parts = parts.into_iter();
         let mut all = parts.next()?;
         for part in parts {
-            all.gave_up |= part.gave_up;
-            for (key, Counted { spans, latest }) in part.keys.into_iter().zip(part.counted) {
-                match all.places.get(&key) {
+            all.overflowed |= part.overflowed;
+            for (key, KeyCounts { spans, latest }) in part.keys.into_iter().zip(part.counted) {
+                match all.indices.get(&key) {
                     Some(place) => {
                         let counted = &mut all.counted[*place];
                         counted.spans.add(&spans);
                         counted.latest = counted.latest.max(latest);
                     }
                     None => {
-                        all.places.insert(key, all.counted.len());
+                        all.indices.insert(key, all.counted.len());
                         all.keys.push(key);
-                        all.counted.push(Counted { spans, latest });
+                        all.counted.push(KeyCounts { spans, latest });
                     }
                 }
             }
         }
-        let too_many = all.together.take().is_some() && all.counted.len() > MOST;
-        (!all.gave_up && !too_many).then_some(all)
+        let too_many = all.total_keys.take().is_some() && all.counted.len() > MOST;
+        (!all.overflowed && !too_many).then_some(all)
     }
 
     /// Names of functions and of their callers.
     fn calls(&self, symbols: &mut Symbols) -> Vec<(String, String)> {
-        let calls = self.keys.iter().zip(&self.counted).filter(|(key, _)| key.sort == Sort::Call);
+        let calls = self.keys.iter().zip(&self.counted).filter(|(key, _)| key.kind == SpanKind::Call);
         calls
-            .map(|(key, Counted { latest, .. })| {
+            .map(|(key, KeyCounts { latest, .. })| {
                 let caller =
                     if key.caller == 0 { String::new() } else { symbols.caller(key.caller, *latest).function() };
-                (symbols.place(key.what, *latest).function(), caller)
+                (symbols.location(key.address, *latest).function(), caller)
             })
             .collect()
     }
 
     /// Functions that only call another one, and which. `names` as [`Collector::calls`] has them.
     fn wrappers(&self, names: &[(String, String)]) -> HashMap<String, String> {
-        let counted = self.keys.iter().zip(&self.counted).filter(|(key, _)| key.sort == Sort::Call);
+        let counted = self.keys.iter().zip(&self.counted).filter(|(key, _)| key.kind == SpanKind::Call);
         let mut sums: HashMap<&str, (u64, u64)> = HashMap::new();
         let mut pairs: HashMap<(&str, &str), (u64, u64)> = HashMap::new();
-        for ((_, Counted { spans, .. }), (function, caller)) in counted.zip(names) {
+        for ((_, KeyCounts { spans, .. }), (function, caller)) in counted.zip(names) {
             for sum in [sums.entry(function).or_default(), pairs.entry((caller, function)).or_default()] {
                 *sum = (sum.0 + spans.count(), sum.1.saturating_add(spans.total()));
             }
@@ -331,28 +333,28 @@ impl Collector {
     }
 
     /// The lines, ranked by the wanted percentile. Totals are sums of all calls: [`rows`] puts those of recursive functions right.
-    pub fn rows(self, symbols: &mut Symbols, options: &Options, resolution: u64) -> Vec<Row> {
-        let mut merged: HashMap<(Sort, String, Option<String>), Histogram> = HashMap::new();
-        for (key, Counted { spans, latest: time }) in self.keys.into_iter().zip(self.counted) {
-            let name = match key.sort {
-                Sort::Call => symbols.place(key.what, time).function(),
-                Sort::Wait | Sort::Hold => {
-                    format!("{}, {}", key.object.words(), symbols.site(key.what, time).words())
+    pub fn rows(self, symbols: &mut Symbols, options: &Options, resolution: u64) -> Vec<StatsRow> {
+        let mut merged: HashMap<(SpanKind, String, Option<String>), Histogram> = HashMap::new();
+        for (key, KeyCounts { spans, latest: time }) in self.keys.into_iter().zip(self.counted) {
+            let name = match key.kind {
+                SpanKind::Call => symbols.location(key.address, time).function(),
+                SpanKind::Wait | SpanKind::Hold => {
+                    format!("{}, {}", key.object.name(), symbols.site(key.address, time).describe())
                 }
             };
-            let caller = options.by_caller && key.sort == Sort::Call;
+            let caller = options.by_caller && key.kind == SpanKind::Call;
             let caller = caller.then(|| match key.caller {
                 0 => "unknown".into(),
-                caller => symbols.caller(caller, time).words(),
+                caller => symbols.caller(caller, time).describe(),
             });
-            merged.entry((key.sort, name, caller)).or_default().add(&spans);
+            merged.entry((key.kind, name, caller)).or_default().add(&spans);
         }
         ranked(merged, options, resolution)
     }
 }
 
 /// Leaves out the rows of wrappers, and counts them in that of the function behind them.
-fn fold(rows: &mut Vec<Row>, wrappers: &HashMap<String, String>) {
+fn fold(rows: &mut Vec<StatsRow>, wrappers: &HashMap<String, String>) {
     // A wrapper may be wrapped; as many steps as there are wrappers end any circle, whose functions keep their rows.
     let behind = |name: &str| {
         let mut at = name;
@@ -368,14 +370,18 @@ fn fold(rows: &mut Vec<Row>, wrappers: &HashMap<String, String>) {
     for function in wrappers.keys().filter_map(|outer| behind(outer)) {
         *around.entry(function).or_default() += 1;
     }
-    rows.retain(|row| row.sort != Sort::Call || behind(&row.name).is_none());
-    for row in rows.iter_mut().filter(|row| row.sort == Sort::Call) {
+    rows.retain(|row| row.sort != SpanKind::Call || behind(&row.name).is_none());
+    for row in rows.iter_mut().filter(|row| row.sort == SpanKind::Call) {
         row.wrappers = around.get(&row.name).copied().unwrap_or(0);
     }
 }
 
-fn ranked(merged: HashMap<(Sort, String, Option<String>), Histogram>, options: &Options, resolution: u64) -> Vec<Row> {
-    let wanted = |(sort, name, caller): &(Sort, String, Option<String>)| {
+fn ranked(
+    merged: HashMap<(SpanKind, String, Option<String>), Histogram>,
+    options: &Options,
+    resolution: u64,
+) -> Vec<StatsRow> {
+    let wanted = |(sort, name, caller): &(SpanKind, String, Option<String>)| {
         let contains =
             |filter: &String| name.contains(filter) || caller.as_ref().is_some_and(|caller| caller.contains(filter));
         let _ = sort;
@@ -383,7 +389,7 @@ fn ranked(merged: HashMap<(Sort, String, Option<String>), Histogram>, options: &
     };
     let rows = merged.into_iter().filter(|(key, _)| wanted(key)).map(|((sort, name, caller), histogram)| {
         let wanted = histogram.percentile(options.percentile);
-        Row {
+        StatsRow {
             sort,
             name,
             caller,
@@ -394,11 +400,11 @@ fn ranked(merged: HashMap<(Sort, String, Option<String>), Histogram>, options: &
             p99: histogram.percentile(99.0),
             wanted,
             max: histogram.max(),
-            unresolved: sort == Sort::Call && wanted <= resolution,
+            unresolved: sort == SpanKind::Call && wanted <= resolution,
             wrappers: 0,
         }
     });
-    let mut rows: Vec<Row> = rows.collect();
+    let mut rows: Vec<StatsRow> = rows.collect();
     rows.sort_by(|a, b| {
         (b.wanted, b.total)
             .cmp(&(a.wanted, a.total))
@@ -417,8 +423,8 @@ pub fn per_request(
     symbols: &mut Symbols,
     selection: &Selection,
     options: &Options,
-    watch: &mut Watch<'_>,
-) -> Result<(Vec<Row>, u64), TraceError> {
+    watch: &mut ProgressCallback<'_>,
+) -> Result<(Vec<StatsRow>, u64), TraceError> {
     let mut functions: HashMap<u64, (Histogram, u64)> = HashMap::new();
     let mut requests = 0;
     let mut count = |inclusive: Sums<u64>, time: u64| {
@@ -439,10 +445,10 @@ pub fn per_request(
         },
     )?;
     follower.finish(symbols, |request, memory, _| count(memory.inclusive(request), request.end));
-    let mut merged: HashMap<(Sort, String, Option<String>), Histogram> = HashMap::new();
+    let mut merged: HashMap<(SpanKind, String, Option<String>), Histogram> = HashMap::new();
     for (function, (histogram, time)) in functions {
-        let name = symbols.place(function, time).function();
-        merged.entry((Sort::Call, name, None)).or_default().add(&histogram);
+        let name = symbols.location(function, time).function();
+        merged.entry((SpanKind::Call, name, None)).or_default().add(&histogram);
     }
     for histogram in merged.values_mut() {
         let absent = requests - histogram.count().min(requests);
@@ -475,15 +481,15 @@ mod tests {
                 (0x200, 0x100, 20_200),
                 (0x100, 0, 60_000),
             ] {
-                let what = What::Call { function, caller, duration, extent: Extent::Whole };
-                collector.event(&Event { time: turn * 100_000, thread: 0, what });
+                let what = EventKind::Call { function, caller, duration, extent: Extent::Whole };
+                collector.event(&Event { time: turn * 100_000, thread: 0, kind: what });
             }
         }
         let name = |address: &u64| names.get(address).map_or(String::new(), |name| (*name).into());
-        let calls: Vec<_> = collector.keys.iter().map(|key| (name(&key.what), name(&key.caller))).collect();
+        let calls: Vec<_> = collector.keys.iter().map(|key| (name(&key.address), name(&key.caller))).collect();
         let wrappers = collector.wrappers(&calls);
-        let row = |name: &str| Row {
-            sort: Sort::Call,
+        let row = |name: &str| StatsRow {
+            sort: SpanKind::Call,
             name: name.into(),
             caller: None,
             count: 1,
@@ -496,7 +502,7 @@ mod tests {
             unresolved: false,
             wrappers: 0,
         };
-        let mut rows: Vec<Row> = names.values().map(|name| row(name)).collect();
+        let mut rows: Vec<StatsRow> = names.values().map(|name| row(name)).collect();
         fold(&mut rows, &wrappers);
         rows.sort_by(|a, b| a.name.cmp(&b.name));
         let shown: Vec<_> = rows.iter().map(|row| (row.name.as_str(), row.wrappers)).collect();

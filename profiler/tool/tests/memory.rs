@@ -3,36 +3,36 @@
 use std::path::Path;
 
 use leeward_profile::analysis::slowest::slowest;
-use leeward_profile::analysis::timeline::{Which, timeline};
+use leeward_profile::analysis::timeline::{RequestChoice, timeline};
 use leeward_profile::analysis::{Selection, tail};
 use leeward_profile::export::{self, Format, export};
 use leeward_profile::stats::{self, Options};
 use leeward_profile::symbols::{self, Symbols};
-use leeward_profile::trace::ignore;
-use leeward_testkit::allocator::{Counting, forget_most_bytes, most_bytes};
+use leeward_profile::trace::ignore_progress;
+use leeward_testkit::allocator::{CountingAllocator, peak_bytes, reset_peak_bytes};
 
 #[path = "../examples/support/store.rs"]
 mod store;
 
 #[global_allocator]
-static ALLOCATOR: Counting = Counting;
+static ALLOCATOR: CountingAllocator = CountingAllocator;
 
 /// The most memory that any question about a trace of so many events takes, in MB.
 fn most(folder: &Path, events: u64) -> usize {
     let path = folder.join(events.to_string());
     store::write(&path, events).unwrap();
-    forget_most_bytes();
+    reset_peak_bytes();
     let options = Options::default();
-    let (trace, collector) = stats::open(&path, &options, 4, &mut ignore).unwrap();
+    let (trace, collector) = stats::open(&path, &options, 4, &mut ignore_progress).unwrap();
     let mut symbols = Symbols::new(&trace, symbols::Options::default());
     assert!(!collector.rows(&mut symbols, &options, 0).is_empty());
     let marked = Selection::Marked;
-    assert!(slowest(&trace, &mut symbols, &marked, 10, &mut ignore).unwrap().latencies.count() > 0);
-    assert!(timeline(&trace, &mut symbols, &marked, Which::Slowest, &mut ignore).unwrap().is_some());
-    assert!(tail::tail(&trace, &mut symbols, &marked, 0.01, &mut ignore).unwrap().slow > 0);
+    assert!(slowest(&trace, &mut symbols, &marked, 10, &mut ignore_progress).unwrap().latencies.count() > 0);
+    assert!(timeline(&trace, &mut symbols, &marked, RequestChoice::Slowest, &mut ignore_progress).unwrap().is_some());
+    assert!(tail::tail(&trace, &mut symbols, &marked, 0.01, &mut ignore_progress).unwrap().slow > 0);
     let options = export::Options { selection: marked, slower_than: 0 };
-    export(&trace, &mut symbols, Format::Perfetto, &options, &mut std::io::sink(), &mut ignore).unwrap();
-    most_bytes() >> 20
+    export(&trace, &mut symbols, Format::Perfetto, &options, &mut std::io::sink(), &mut ignore_progress).unwrap();
+    peak_bytes() >> 20
 }
 
 #[test]

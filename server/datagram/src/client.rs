@@ -2,40 +2,40 @@
 //! and answers that are handed on once.
 
 use crate::DatagramSize;
-use crate::bound::Bound;
+use crate::congestion::CongestionWindow;
+use crate::control::{ControlReceiver, ControlSender, OutgoingControl};
 use crate::frame::{self, Feedback};
 use crate::header::{HELLO_LEN, Header, Kind, LEN};
 use crate::lanes::Lanes;
-use crate::round_trip::RoundTrip;
+use crate::rtt::RttEstimator;
 use crate::server::LANES;
-use crate::words::{Listener, Speaker, Told};
 use leeward_core::units::{Nanos, Time};
 use leeward_wire::Kind as FrameKind;
 
 /// A server that owes something and from which nothing has come for this long is gone.
-const GONE: Nanos = Nanos::from_secs(5);
+const PEER_TIMEOUT: Nanos = Nanos::from_secs(5);
 
 /// Why a link carries nothing any more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Lost {
+pub enum LinkError {
     /// The server does not know the session, or has ended it.
     #[error("the server has ended the session, or was started again")]
-    Over,
+    SessionClosed,
     /// Nothing has come for seconds, though it was asked for again and again.
     #[error("the server does not answer")]
-    Silent,
+    TimedOut,
 }
 
 /// Counts of a link, of everything so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Counts {
+pub struct LinkCounts {
     /// Datagrams that were sent again.
     pub retransmitted: u64,
     /// Answers and words that came again.
     pub duplicates: u64,
 }
 
-impl std::ops::AddAssign for Counts {
+impl std::ops::AddAssign for LinkCounts {
     fn add_assign(&mut self, other: Self) {
         self.retransmitted += other.retransmitted;
         self.duplicates += other.duplicates;
@@ -45,11 +45,11 @@ impl std::ops::AddAssign for Counts {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stage {
     /// Asks for a cookie.
-    Greeting,
+    AwaitingCookie,
     /// Has a cookie and asks for a session.
-    Opening,
+    AwaitingWelcome,
     Open,
-    Over,
+    Closed,
 }
 
 /// The client's end of one session.
@@ -59,26 +59,26 @@ pub struct Link {
     stage: Stage,
     nonce: u64,
     /// Header with what names the session: after the cookie its cookie, after the welcome its slot and key.
-    name: Header,
+    session_header: Header,
     port: Option<u16>,
     register: Vec<u8>,
     lanes: Lanes,
-    words: Speaker,
-    listener: Listener,
+    control_sender: ControlSender,
+    control_receiver: ControlReceiver,
     /// The newest window that was told, and its place in the order.
-    newest: (u64, Feedback),
-    trip: RoundTrip,
-    bound: Bound,
+    newest_feedback: (u64, Feedback),
+    rtt: RttEstimator,
+    congestion_window: CongestionWindow,
     /// When the link was made.
-    begun: Time,
+    created: Time,
     /// When anything came last.
-    heard: Time,
+    last_received: Time,
     /// The handshake's next datagram, how often it was sent, and when first.
     due: Time,
     tries: u32,
-    asked: Time,
+    first_sent: Time,
     scratch: Vec<u8>,
-    counts: Counts,
+    counts: LinkCounts,
 }
 
 impl Link {
@@ -87,24 +87,24 @@ impl Link {
     pub fn new(nonce: u64, size: DatagramSize, now: Time) -> Self {
         Link {
             size,
-            stage: Stage::Greeting,
+            stage: Stage::AwaitingCookie,
             nonce,
-            name: Header::of(Kind::Hello),
+            session_header: Header::of(Kind::Hello),
             port: None,
             register: Vec::new(),
             lanes: Lanes::default(),
-            words: Speaker::new(),
-            listener: Listener::default(),
-            newest: (0, Feedback::default()),
-            trip: RoundTrip::default(),
-            bound: Bound::new(LANES as u32),
-            begun: now,
-            heard: now,
+            control_sender: ControlSender::new(),
+            control_receiver: ControlReceiver::default(),
+            newest_feedback: (0, Feedback::default()),
+            rtt: RttEstimator::default(),
+            congestion_window: CongestionWindow::new(LANES as u32),
+            created: now,
+            last_received: now,
             due: now,
             tries: 0,
-            asked: now,
+            first_sent: now,
             scratch: Vec::new(),
-            counts: Counts::default(),
+            counts: LinkCounts::default(),
         }
     }
 
@@ -114,18 +114,18 @@ impl Link {
     }
 
     /// Calls that may be under way: fewer after a loss.
-    pub fn bound(&self) -> u32 {
-        self.bound.calls()
+    pub fn congestion_window(&self) -> u32 {
+        self.congestion_window.calls()
     }
 
     /// Counts so far.
-    pub fn counts(&self) -> Counts {
+    pub fn counts(&self) -> LinkCounts {
         self.counts
     }
 
     /// The smoothed round trip; zero before anything was measured.
     pub fn round_trip(&self) -> Nanos {
-        self.trip.smoothed()
+        self.rtt.smoothed()
     }
 
     /// Takes whole frames at the beginning of `frames`, which the connection says, and sends them. Returns the length of those
@@ -136,13 +136,13 @@ impl Link {
             let frame = &frames[taken..taken + length];
             let is_taken = match (frame::kind(frame), self.stage) {
                 (Some(FrameKind::Register), _) => self.register(now, frame),
-                (_, Stage::Over) => true,
-                (_, Stage::Greeting | Stage::Opening) => false,
+                (_, Stage::Closed) => true,
+                (_, Stage::AwaitingCookie | Stage::AwaitingWelcome) => false,
                 (Some(FrameKind::Call), Stage::Open) => self.call(now, frame, out),
                 // A call that has to be sent again must not come after it.
                 (Some(FrameKind::Deregister), Stage::Open) if self.lanes.busy() > 0 => false,
                 (_, Stage::Open) => {
-                    self.words.push(frame, 0);
+                    self.control_sender.push(frame, 0);
                     true
                 }
             };
@@ -151,7 +151,7 @@ impl Link {
             }
             taken += length;
         }
-        self.speak(now, out);
+        self.send_control(now, out);
         taken
     }
 
@@ -159,7 +159,7 @@ impl Link {
         self.register.clear();
         self.register.extend_from_slice(frame);
         frame::limit_payload(&mut self.register, self.size.payload() as u32);
-        if self.stage == Stage::Opening {
+        if self.stage == Stage::AwaitingWelcome {
             self.due = now;
         }
         true
@@ -171,9 +171,10 @@ impl Link {
             debug_assert!(false, "a call that is too long for a datagram");
             return true;
         }
-        let Some((number, datagram)) = self.lanes.take(now, now + self.trip.timeout(0)) else { return false };
-        Header { kind: Kind::Call, number, heard: self.listener.heard, ..self.name }.write(frame, datagram);
-        self.listener.owes = false;
+        let Some((number, datagram)) = self.lanes.allocate(now, now + self.rtt.timeout(0)) else { return false };
+        Header { kind: Kind::Call, number, ack: self.control_receiver.last_received, ..self.session_header }
+            .write(frame, datagram);
+        self.control_receiver.ack_pending = false;
         out(datagram);
         true
     }
@@ -182,33 +183,37 @@ impl Link {
     ///
     /// # Errors
     /// Why the link is over.
-    pub fn receive<'a>(&mut self, now: Time, datagram: &'a mut [u8]) -> Result<Option<&'a [u8]>, Lost> {
+    pub fn receive<'a>(&mut self, now: Time, datagram: &'a mut [u8]) -> Result<Option<&'a [u8]>, LinkError> {
         let Some((header, _)) = Header::read(datagram) else { return Ok(None) };
         let frame = &mut datagram[LEN..];
         let is_known = match header.kind {
-            Kind::Cookie => self.stage == Stage::Greeting && header.key == self.nonce,
-            Kind::Welcome => self.stage == Stage::Opening && header.number == self.nonce,
-            _ => self.stage == Stage::Open && header.key == self.name.key && header.slot == self.name.slot,
+            Kind::Cookie => self.stage == Stage::AwaitingCookie && header.key == self.nonce,
+            Kind::Welcome => self.stage == Stage::AwaitingWelcome && header.number == self.nonce,
+            _ => {
+                self.stage == Stage::Open
+                    && header.key == self.session_header.key
+                    && header.slot == self.session_header.slot
+            }
         };
         if !is_known || !(frame.is_empty() || frame::is_whole(frame)) {
             return Ok(None);
         }
-        self.heard = now;
-        if matches!(header.kind, Kind::Answer | Kind::Taken | Kind::Word | Kind::Heard) {
-            self.words.heard(header.heard);
+        self.last_received = now;
+        if matches!(header.kind, Kind::Answer | Kind::InProgress | Kind::Control | Kind::Ack) {
+            self.control_sender.on_ack(header.ack);
         }
         let is_news = match header.kind {
-            Kind::Cookie => self.greeted(now, &header),
-            Kind::Welcome => self.welcomed(now, &header, frame),
-            Kind::Answer => self.answered(now, &header, frame),
-            Kind::Taken => self.lanes.taken(now, header.number, self.trip.timeout(3)),
-            Kind::Word => self.hears(&header, frame),
-            Kind::Over if frame.is_empty() => {
-                self.stage = Stage::Over;
-                return Err(Lost::Over);
+            Kind::Cookie => self.on_cookie(now, &header),
+            Kind::Welcome => self.on_welcome(now, &header, frame),
+            Kind::Answer => self.on_answer(now, &header, frame),
+            Kind::InProgress => self.lanes.on_in_progress(now, header.number, self.rtt.timeout(3)),
+            Kind::Control => self.on_control(&header, frame),
+            Kind::Close if frame.is_empty() => {
+                self.stage = Stage::Closed;
+                return Err(LinkError::SessionClosed);
             }
-            Kind::Over => {
-                self.stage = Stage::Over;
+            Kind::Close => {
+                self.stage = Stage::Closed;
                 true
             }
             _ => false,
@@ -216,148 +221,166 @@ impl Link {
         if !is_news || frame.is_empty() {
             return Ok(None);
         }
-        self.bring_up_to_date(header.order, frame);
+        self.refresh_feedback(header.order, frame);
         Ok(Some(frame))
     }
 
-    fn greeted(&mut self, now: Time, cookie: &Header) -> bool {
+    fn on_cookie(&mut self, now: Time, cookie: &Header) -> bool {
         if self.tries == 1 {
-            self.trip.sample(now.since(self.asked));
+            self.rtt.sample(now.since(self.first_sent));
         }
         self.port = Some(cookie.slot as u16);
-        self.name = Header { slot: 0, ..*cookie };
-        (self.stage, self.due, self.tries) = (Stage::Opening, now, 0);
+        self.session_header = Header { slot: 0, ..*cookie };
+        (self.stage, self.due, self.tries) = (Stage::AwaitingWelcome, now, 0);
         false
     }
 
-    fn welcomed(&mut self, now: Time, welcome: &Header, frame: &mut [u8]) -> bool {
+    fn on_welcome(&mut self, now: Time, welcome: &Header, frame: &mut [u8]) -> bool {
         if frame::kind(frame) == Some(FrameKind::Welcome) {
             // The server may take longer ones than this end may send.
             frame::limit_payload(frame, self.size.payload() as u32);
         }
         if self.tries == 1 {
-            self.trip.sample(now.since(self.asked));
+            self.rtt.sample(now.since(self.first_sent));
         }
-        self.name = Header { slot: welcome.slot, key: welcome.key, number: 0, order: 0, ..self.name };
+        self.session_header =
+            Header { slot: welcome.slot, key: welcome.key, number: 0, order: 0, ..self.session_header };
         (self.stage, self.due) = (Stage::Open, Time::NEVER);
         true
     }
 
     /// Whether this is the first answer to a call that waits for one.
-    fn answered(&mut self, now: Time, header: &Header, frame: &[u8]) -> bool {
+    fn on_answer(&mut self, now: Time, header: &Header, frame: &[u8]) -> bool {
         let is_answer = frame::kind(frame).is_some_and(frame::is_answer);
-        let Some(sent) = self.lanes.answered(header.number, u32::from_le_bytes(header.mark), is_answer) else {
+        let Some(sent) = self.lanes.complete(header.number, u32::from_le_bytes(header.mark), is_answer) else {
             self.counts.duplicates += 1;
             return false;
         };
         if let Some(sent) = sent {
-            self.trip.sample(now.since(sent));
+            self.rtt.sample(now.since(sent));
         }
-        self.bound.answered();
+        self.congestion_window.on_answer();
         true
     }
 
-    fn hears(&mut self, header: &Header, frame: &[u8]) -> bool {
+    fn on_control(&mut self, header: &Header, frame: &[u8]) -> bool {
         let is_word = frame.is_empty()
             || frame::kind(frame)
                 .is_some_and(|kind| matches!(kind, FrameKind::Credit | FrameKind::Pong | FrameKind::Ping));
-        let is_next = is_word && self.listener.hears(header.number);
+        let is_next = is_word && self.control_receiver.receive(header.number);
         self.counts.duplicates += u64::from(!is_next);
         is_next
     }
 
     /// "The newest window replaces the last one as a whole", and the network may bring an older one later.
-    fn bring_up_to_date(&mut self, order: u64, frame: &mut [u8]) {
+    fn refresh_feedback(&mut self, order: u64, frame: &mut [u8]) {
         let Some(told) = Feedback::of(frame) else { return };
-        let (newest, feedback) = self.newest;
+        let (newest, feedback) = self.newest_feedback;
         if order >= newest {
-            self.newest = (order, told);
+            self.newest_feedback = (order, told);
         } else {
-            feedback.put(frame);
+            feedback.write_to(frame);
         }
     }
 
-    fn speak(&mut self, now: Time, out: &mut impl FnMut(&[u8])) {
+    fn send_control(&mut self, now: Time, out: &mut impl FnMut(&[u8])) {
         if self.stage != Stage::Open {
             return;
         }
-        let Some(Told { number, frame, again, .. }) = self.words.next(now, self.trip.timeout(0)) else { return };
-        let header = Header { kind: Kind::Word, number: number.into(), heard: self.listener.heard, ..self.name };
+        let Some(OutgoingControl { number, frame, is_retransmit: again, .. }) =
+            self.control_sender.next(now, self.rtt.timeout(0))
+        else {
+            return;
+        };
+        let header = Header {
+            kind: Kind::Control,
+            number: number.into(),
+            ack: self.control_receiver.last_received,
+            ..self.session_header
+        };
         header.write(frame, &mut self.scratch);
-        self.listener.owes = false;
+        self.control_receiver.ack_pending = false;
         self.counts.retransmitted += u64::from(again);
         out(&self.scratch);
     }
 
     /// Ends a turn: words that came are acknowledged, unless something that was sent has done so.
-    pub fn finish(&mut self, out: &mut impl FnMut(&[u8])) {
-        if std::mem::take(&mut self.listener.owes) && self.stage == Stage::Open {
-            out(&Header { kind: Kind::Heard, heard: self.listener.heard, ..self.name }.bytes());
+    pub fn flush(&mut self, out: &mut impl FnMut(&[u8])) {
+        if std::mem::take(&mut self.control_receiver.ack_pending) && self.stage == Stage::Open {
+            out(&Header { kind: Kind::Ack, ack: self.control_receiver.last_received, ..self.session_header }.bytes());
         }
     }
 
     /// Says that this side has gone: as a reset of a stream, told once.
-    pub fn leave(&mut self, out: &mut impl FnMut(&[u8])) {
+    pub fn close(&mut self, out: &mut impl FnMut(&[u8])) {
         if self.stage == Stage::Open {
-            out(&Header { kind: Kind::Over, ..self.name }.bytes());
+            out(&Header { kind: Kind::Close, ..self.session_header }.bytes());
         }
-        self.stage = Stage::Over;
+        self.stage = Stage::Closed;
     }
 
     /// Sends what is due: the handshake, calls and words that were not answered in time. A spurious call does nothing.
     ///
     /// # Errors
     /// The server is gone.
-    pub fn on_timer(&mut self, now: Time, out: &mut impl FnMut(&[u8])) -> Result<(), Lost> {
+    pub fn on_timer(&mut self, now: Time, out: &mut impl FnMut(&[u8])) -> Result<(), LinkError> {
         match self.stage {
-            Stage::Greeting | Stage::Opening if now.since(self.begun) > GONE => {
-                self.stage = Stage::Over;
-                return Err(Lost::Silent);
+            Stage::AwaitingCookie | Stage::AwaitingWelcome if now.since(self.created) > PEER_TIMEOUT => {
+                self.stage = Stage::Closed;
+                return Err(LinkError::TimedOut);
             }
-            Stage::Greeting | Stage::Opening => self.shake_hands(now, out),
-            Stage::Over => return Err(Lost::Over),
+            Stage::AwaitingCookie | Stage::AwaitingWelcome => self.send_handshake(now, out),
+            Stage::Closed => return Err(LinkError::SessionClosed),
             Stage::Open => {
-                let owed = self.lanes.waited(now).max(self.words.unheard_for(now));
-                if owed.min(now.since(self.heard)) > GONE {
-                    self.stage = Stage::Over;
-                    return Err(Lost::Silent);
+                let owed = self.lanes.oldest_wait(now).max(self.control_sender.unacked_time(now));
+                if owed.min(now.since(self.last_received)) > PEER_TIMEOUT {
+                    self.stage = Stage::Closed;
+                    return Err(LinkError::TimedOut);
                 }
-                let Link { lanes, trip, bound, listener, name, counts, .. } = self;
+                let Link {
+                    lanes,
+                    rtt: trip,
+                    congestion_window: bound,
+                    control_receiver: listener,
+                    session_header: name,
+                    counts,
+                    ..
+                } = self;
                 let (busy, timeout) = (lanes.busy(), trip.timeout(0));
-                lanes.repeat(now, |tries| trip.timeout(tries), &mut |datagram, number, tries| {
-                    bound.lost(now, busy, timeout);
+                lanes.retransmit(now, |tries| trip.timeout(tries), &mut |datagram, number, tries| {
+                    bound.on_loss(now, busy, timeout);
                     counts.retransmitted += 1;
                     let order = u64::from(tries);
-                    let header = Header { kind: Kind::Call, number, order, heard: listener.heard, ..*name };
+                    let header = Header { kind: Kind::Call, number, order, ack: listener.last_received, ..*name };
                     datagram[..LEN].copy_from_slice(&header.bytes());
                     out(datagram);
                 });
-                self.speak(now, out);
+                self.send_control(now, out);
             }
         }
         Ok(())
     }
 
-    fn shake_hands(&mut self, now: Time, out: &mut impl FnMut(&[u8])) {
+    fn send_handshake(&mut self, now: Time, out: &mut impl FnMut(&[u8])) {
         if now < self.due {
             return;
         }
         let header = match self.stage {
-            Stage::Greeting => Header { key: self.nonce, ..Header::of(Kind::Hello) },
+            Stage::AwaitingCookie => Header { key: self.nonce, ..Header::of(Kind::Hello) },
             _ if self.register.is_empty() => {
                 self.due = Time::NEVER;
                 return;
             }
-            _ => Header { kind: Kind::Open, ..self.name },
+            _ => Header { kind: Kind::Open, ..self.session_header },
         };
         let padding = [0; HELLO_LEN - LEN];
-        let frame = if self.stage == Stage::Greeting { &padding[..] } else { &self.register };
+        let frame = if self.stage == Stage::AwaitingCookie { &padding[..] } else { &self.register };
         header.write(frame, &mut self.scratch);
         if self.tries == 0 {
-            self.asked = now;
+            self.first_sent = now;
         }
         self.counts.retransmitted += u64::from(self.tries > 0);
-        self.due = now + self.trip.timeout(self.tries);
+        self.due = now + self.rtt.timeout(self.tries);
         self.tries = self.tries.saturating_add(1);
         out(&self.scratch);
     }
@@ -365,9 +388,9 @@ impl Link {
     /// When [`Link::on_timer`] has something to do; perhaps earlier.
     pub fn next_timeout(&self) -> Time {
         match self.stage {
-            Stage::Greeting | Stage::Opening => self.due,
-            Stage::Open => self.lanes.due().min(self.words.due()),
-            Stage::Over => Time::NEVER,
+            Stage::AwaitingCookie | Stage::AwaitingWelcome => self.due,
+            Stage::Open => self.lanes.due().min(self.control_sender.due()),
+            Stage::Closed => Time::NEVER,
         }
     }
 }

@@ -19,7 +19,7 @@ pub fn length(bytes: &[u8]) -> Option<usize> {
     if bytes.len() < HEADER_LEN {
         return None;
     }
-    let length = HEADER_LEN + word(bytes, PAYLOAD_LEN) as usize;
+    let length = HEADER_LEN + read_u32(bytes, PAYLOAD_LEN) as usize;
     (length <= bytes.len()).then_some(length)
 }
 
@@ -38,7 +38,7 @@ pub fn is_whole(bytes: &[u8]) -> bool {
 /// The call that a frame is, answers or cancels.
 #[inline]
 pub fn request(frame: &[u8]) -> u64 {
-    u64::from(word(frame, REQUEST)) | u64::from(word(frame, REQUEST + 4)) << 32
+    u64::from(read_u32(frame, REQUEST)) | u64::from(read_u32(frame, REQUEST + 4)) << 32
 }
 
 /// Whether it answers a call.
@@ -49,13 +49,13 @@ pub fn is_answer(kind: Kind) -> bool {
 
 /// Lowers the longest payload that a `Register` or a `Welcome` promises to take.
 pub fn limit_payload(frame: &mut [u8], most: u32) {
-    let limit = word(frame, PAYLOAD_MAX).min(most);
+    let limit = read_u32(frame, PAYLOAD_MAX).min(most);
     frame[PAYLOAD_MAX..PAYLOAD_MAX + 4].copy_from_slice(&limit.to_le_bytes());
 }
 
 /// Takes a wait off a call's budget for queues: a limited one stays limited.
 pub fn charge(frame: &mut [u8], waited: Nanos) {
-    let budget = word(frame, BUDGET);
+    let budget = read_u32(frame, BUDGET);
     if budget > 0 && budget < u32::MAX {
         let left = u64::from(budget).saturating_sub(waited.0).max(1) as u32;
         frame[BUDGET..BUDGET + 4].copy_from_slice(&left.to_le_bytes());
@@ -82,7 +82,7 @@ impl Feedback {
     }
 
     /// Has a frame that tells an older window tell this one.
-    pub fn put(&self, frame: &mut [u8]) {
+    pub fn write_to(&self, frame: &mut [u8]) {
         frame[CREDIT].copy_from_slice(&self.credit);
         frame[WINDOW].copy_from_slice(&self.window);
         frame[THRESHOLD] = self.threshold;
@@ -90,6 +90,6 @@ impl Feedback {
 }
 
 #[inline]
-fn word(bytes: &[u8], at: usize) -> u32 {
+fn read_u32(bytes: &[u8], at: usize) -> u32 {
     u32::from_le_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]])
 }

@@ -26,13 +26,13 @@ pub enum Kind {
     /// The answer to a call.
     Answer = 6,
     /// The call has come before and is not answered yet.
-    Taken = 7,
+    InProgress = 7,
     /// A frame that is neither call nor answer; without a frame, a question for a sign of life.
-    Word = 8,
+    Control = 8,
     /// Words have come.
-    Heard = 9,
+    Ack = 9,
     /// There is no such session, or none any more; with a frame, the reason.
-    Over = 10,
+    Close = 10,
 }
 
 impl Kind {
@@ -44,10 +44,10 @@ impl Kind {
         Kind::Welcome,
         Kind::Call,
         Kind::Answer,
-        Kind::Taken,
-        Kind::Word,
-        Kind::Heard,
-        Kind::Over,
+        Kind::InProgress,
+        Kind::Control,
+        Kind::Ack,
+        Kind::Close,
     ];
 
     /// `None` for a number that means nothing.
@@ -66,7 +66,7 @@ pub struct Header {
     /// The session's place at the server; in a cookie, the port of the core.
     pub slot: u32,
     /// Number of the newest word that the sender has heard.
-    pub heard: u32,
+    pub ack: u32,
     /// The session's key; before there is a session, the client's nonce.
     pub key: u64,
     /// Number of the call or word; the cookie; in a welcome, the client's nonce.
@@ -78,7 +78,7 @@ pub struct Header {
 impl Header {
     /// A header of this kind with nothing in it.
     pub fn of(kind: Kind) -> Self {
-        Header { kind, mark: [0; 4], slot: 0, heard: 0, key: 0, number: 0, order: 0 }
+        Header { kind, mark: [0; 4], slot: 0, ack: 0, key: 0, number: 0, order: 0 }
     }
 
     /// The header of a datagram and what stands behind it. `None` if it is no datagram of ours.
@@ -93,7 +93,7 @@ impl Header {
             kind,
             mark: four(head, 4),
             slot: u32::from_le_bytes(four(head, 8)),
-            heard: u32::from_le_bytes(four(head, 12)),
+            ack: u32::from_le_bytes(four(head, 12)),
             key: u64::from_le_bytes(eight(head, 16)),
             number: u64::from_le_bytes(eight(head, 24)),
             order: u64::from_le_bytes(eight(head, 32)),
@@ -110,7 +110,7 @@ impl Header {
         head[3] = self.kind as u8;
         head[4..8].copy_from_slice(&self.mark);
         head[8..12].copy_from_slice(&self.slot.to_le_bytes());
-        head[12..16].copy_from_slice(&self.heard.to_le_bytes());
+        head[12..16].copy_from_slice(&self.ack.to_le_bytes());
         head[16..24].copy_from_slice(&self.key.to_le_bytes());
         head[24..32].copy_from_slice(&self.number.to_le_bytes());
         head[32..40].copy_from_slice(&self.order.to_le_bytes());

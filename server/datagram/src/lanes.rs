@@ -12,8 +12,8 @@ struct Lane {
     sequence: u64,
     is_busy: bool,
     datagram: Vec<u8>,
-    first: Time,
-    last: Time,
+    first_sent: Time,
+    last_sent: Time,
     due: Time,
     tries: u32,
 }
@@ -31,13 +31,21 @@ pub(crate) struct Lanes {
 
 impl Lanes {
     /// Takes a free lane for a call that is sent now: its number, and where its datagram is kept.
-    pub(crate) fn take(&mut self, now: Time, due: Time) -> Option<(u64, &mut Vec<u8>)> {
+    pub(crate) fn allocate(&mut self, now: Time, due: Time) -> Option<(u64, &mut Vec<u8>)> {
         let place = match self.free.pop() {
             Some(place) => usize::from(place),
             None if self.lanes.len() == LANES => return None,
             None => {
                 let (first, last, due) = (now, now, Time::NEVER);
-                self.lanes.push(Lane { sequence: 0, is_busy: false, datagram: Vec::new(), first, last, due, tries: 0 });
+                self.lanes.push(Lane {
+                    sequence: 0,
+                    is_busy: false,
+                    datagram: Vec::new(),
+                    first_sent: first,
+                    last_sent: last,
+                    due,
+                    tries: 0,
+                });
                 self.lanes.len() - 1
             }
         };
@@ -45,7 +53,7 @@ impl Lanes {
         self.due = Some(self.due().min(due));
         let lane = &mut self.lanes[place];
         lane.sequence += 1;
-        (lane.is_busy, lane.first, lane.last, lane.due, lane.tries) = (true, now, now, due, 0);
+        (lane.is_busy, lane.first_sent, lane.last_sent, lane.due, lane.tries) = (true, now, now, due, 0);
         Some((lane.sequence << 16 | place as u64, &mut lane.datagram))
     }
 
@@ -57,10 +65,10 @@ impl Lanes {
 
     /// An answer has come, to the copy of the call that was sent after so many `tries`. `None` if no call waits for it; otherwise
     /// when that copy was sent, if that is known.
-    pub(crate) fn answered(&mut self, number: u64, tries: u32, is_answer: bool) -> Option<Option<Time>> {
+    pub(crate) fn complete(&mut self, number: u64, tries: u32, is_answer: bool) -> Option<Option<Time>> {
         let (place, lane) = self.busy_lane(number).filter(|_| is_answer)?;
         lane.is_busy = false;
-        let sent = if tries == 0 { Some(lane.first) } else { (tries == lane.tries).then_some(lane.last) };
+        let sent = if tries == 0 { Some(lane.first_sent) } else { (tries == lane.tries).then_some(lane.last_sent) };
         self.free.push(place);
         self.busy -= 1;
         if self.busy == 0 {
@@ -70,7 +78,7 @@ impl Lanes {
     }
 
     /// The server has the call and is at work: it is asked again after `wait`.
-    pub(crate) fn taken(&mut self, now: Time, number: u64, wait: Nanos) -> bool {
+    pub(crate) fn on_in_progress(&mut self, now: Time, number: u64, wait: Nanos) -> bool {
         if let Some((_, lane)) = self.busy_lane(number) {
             lane.due = lane.due.max(now + wait);
         }
@@ -78,7 +86,7 @@ impl Lanes {
     }
 
     /// Sends those again that are due. `timeout` says how long to wait after so many tries.
-    pub(crate) fn repeat(
+    pub(crate) fn retransmit(
         &mut self,
         now: Time,
         timeout: impl Fn(u32) -> Nanos,
@@ -92,8 +100,8 @@ impl Lanes {
             if lane.due <= now {
                 lane.tries += 1;
                 lane.due = now + timeout(lane.tries);
-                frame::charge(&mut lane.datagram[LEN..], now.since(lane.last));
-                lane.last = now;
+                frame::charge(&mut lane.datagram[LEN..], now.since(lane.last_sent));
+                lane.last_sent = now;
                 send(&mut lane.datagram, lane.sequence << 16 | place as u64, lane.tries);
             }
             next = Some(next.unwrap_or(Time::NEVER).min(lane.due));
@@ -112,8 +120,8 @@ impl Lanes {
     }
 
     /// How long the oldest call under way has waited for its answer.
-    pub(crate) fn waited(&self, now: Time) -> Nanos {
+    pub(crate) fn oldest_wait(&self, now: Time) -> Nanos {
         let busy = self.lanes.iter().filter(|lane| lane.is_busy);
-        busy.map(|lane| now.since(lane.first)).max().unwrap_or(Nanos::ZERO)
+        busy.map(|lane| now.since(lane.first_sent)).max().unwrap_or(Nanos::ZERO)
     }
 }

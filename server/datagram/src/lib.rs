@@ -32,16 +32,16 @@
 
 #![forbid(unsafe_code)]
 
-pub mod bound;
+pub mod address_mark;
+pub mod address_validation;
 pub mod client;
-pub mod door;
+pub mod congestion;
+mod control;
 pub mod frame;
 pub mod header;
 mod lanes;
-pub mod mark;
-pub mod round_trip;
+pub mod rtt;
 pub mod server;
 mod size;
-mod words;
 
 pub use size::DatagramSize;

@@ -7,24 +7,24 @@
 //! way at once: its window.
 
 use crate::DatagramSize;
+use crate::control::{ControlReceiver, ControlSender, OutgoingControl};
 use crate::frame;
 use crate::header::{Header, Kind, LEN};
-use crate::words::{Listener, Speaker, Told};
 use leeward_core::units::{Nanos, Time};
 use leeward_wire::Kind as FrameKind;
 
 /// Calls of a session that may be under way.
 pub const LANES: usize = 256;
 /// A word that was not heard is said again after this long, doubled each time.
-const WORD_TIMEOUT: Nanos = Nanos::from_millis(4);
+const CONTROL_TIMEOUT: Nanos = Nanos::from_millis(4);
 /// An answer is not said again sooner than this: whoever repeats a call without a pause is not repeated to.
-const AGAIN: Nanos = Nanos::from_micros(400);
+const RESEND_INTERVAL: Nanos = Nanos::from_micros(400);
 /// A client that hears no word for this long is gone.
-const GONE: Nanos = Nanos::from_secs(3);
+const PEER_TIMEOUT: Nanos = Nanos::from_secs(3);
 
 /// Names of a session on the wire.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Name {
+pub struct SessionId {
     /// Its place on its core.
     pub slot: u32,
     /// Its key, which nobody can guess.
@@ -35,7 +35,7 @@ pub struct Name {
 
 /// Counts of a link, of everything so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Counts {
+pub struct LinkCounts {
     /// Datagrams that were said again.
     pub retransmitted: u64,
     /// Calls and words that came again.
@@ -45,9 +45,9 @@ pub struct Counts {
 #[derive(Debug)]
 enum State {
     /// Nothing has come in this lane.
-    Fresh,
+    Empty,
     /// The call of this name is with the session.
-    Taken(u64),
+    InProgress(u64),
     /// Answered: the lane's datagram is the answer.
     Answered(Time),
 }
@@ -65,44 +65,44 @@ struct Lane {
 /// The server's end of one session.
 #[derive(Debug)]
 pub struct Link {
-    name: Name,
+    id: SessionId,
     size: DatagramSize,
     lanes: Vec<Lane>,
-    words: Speaker,
-    listener: Listener,
+    control_sender: ControlSender,
+    control_receiver: ControlReceiver,
     /// Datagrams with frames that were said so far.
     order: u64,
     /// The first datagram that was said, which answers the client's opening as often as that comes.
     welcome: Vec<u8>,
-    is_over: bool,
+    is_closed: bool,
     scratch: Vec<u8>,
-    counts: Counts,
+    counts: LinkCounts,
 }
 
 impl Link {
     /// A session that a client has opened with a good cookie. No datagram is longer than `size`.
-    pub fn new(name: Name, size: DatagramSize) -> Self {
+    pub fn new(name: SessionId, size: DatagramSize) -> Self {
         Link {
-            name,
+            id: name,
             size,
             lanes: Vec::new(),
-            words: Speaker::new(),
-            listener: Listener::default(),
+            control_sender: ControlSender::new(),
+            control_receiver: ControlReceiver::default(),
             order: 0,
             welcome: Vec::new(),
-            is_over: false,
+            is_closed: false,
             scratch: Vec::new(),
-            counts: Counts::default(),
+            counts: LinkCounts::default(),
         }
     }
 
     /// The session's names.
-    pub fn name(&self) -> &Name {
-        &self.name
+    pub fn id(&self) -> &SessionId {
+        &self.id
     }
 
     /// Takes the counts since they were taken last.
-    pub fn take_counts(&mut self) -> Counts {
+    pub fn take_counts(&mut self) -> LinkCounts {
         std::mem::take(&mut self.counts)
     }
 
@@ -125,16 +125,18 @@ impl Link {
         may: bool,
         out: &mut impl FnMut(&[u8]),
     ) -> Option<&'a [u8]> {
-        self.words.heard(header.heard);
+        self.control_sender.on_ack(header.ack);
         match header.kind {
-            Kind::Open => self.open_again(out),
+            Kind::Open => self.resend_welcome(out),
             Kind::Call => self.call(now, header, frame, may, out).then_some(frame),
-            Kind::Word => self.word(header.number, frame, may).then_some(frame).filter(|frame| !frame.is_empty()),
+            Kind::Control => {
+                self.accept_control(header.number, frame, may).then_some(frame).filter(|frame| !frame.is_empty())
+            }
             _ => None,
         }
     }
 
-    fn open_again(&mut self, out: &mut impl FnMut(&[u8])) -> Option<&'static [u8]> {
+    fn resend_welcome(&mut self, out: &mut impl FnMut(&[u8])) -> Option<&'static [u8]> {
         self.counts.duplicates += 1;
         if !self.welcome.is_empty() {
             self.counts.retransmitted += 1;
@@ -152,16 +154,16 @@ impl Link {
         }
         let newest = self.lanes.get(place).map_or(0, |lane| lane.sequence);
         if sequence > newest {
-            let is_taken = self.lanes.get(place).is_some_and(|lane| matches!(lane.state, State::Taken(_)));
+            let is_taken = self.lanes.get(place).is_some_and(|lane| matches!(lane.state, State::InProgress(_)));
             // No client of ours uses a lane whose call is unanswered.
-            if is_taken || !may || self.is_over {
+            if is_taken || !may || self.is_closed {
                 return false;
             }
             while self.lanes.len() <= place {
-                self.lanes.push(Lane { sequence: 0, tries: 0, state: State::Fresh, answer: Vec::new() });
+                self.lanes.push(Lane { sequence: 0, tries: 0, state: State::Empty, answer: Vec::new() });
             }
             let lane = &mut self.lanes[place];
-            (lane.sequence, lane.state) = (sequence, State::Taken(frame::request(frame)));
+            (lane.sequence, lane.state) = (sequence, State::InProgress(frame::request(frame)));
             lane.tries = header.order as u32;
             return true;
         }
@@ -171,12 +173,19 @@ impl Link {
         }
         let Some(lane) = self.lanes.get_mut(place) else { return false };
         match &mut lane.state {
-            State::Fresh => {}
-            State::Taken(_) => {
-                let Name { slot, key, .. } = self.name;
-                out(&Header { slot, key, number, heard: self.listener.heard, ..Header::of(Kind::Taken) }.bytes());
+            State::Empty => {}
+            State::InProgress(_) => {
+                let SessionId { slot, key, .. } = self.id;
+                out(&Header {
+                    slot,
+                    key,
+                    number,
+                    ack: self.control_receiver.last_received,
+                    ..Header::of(Kind::InProgress)
+                }
+                .bytes());
             }
-            State::Answered(said) if now.since(*said) >= AGAIN => {
+            State::Answered(said) if now.since(*said) >= RESEND_INTERVAL => {
                 *said = now;
                 self.counts.retransmitted += 1;
                 out(&lane.answer);
@@ -187,13 +196,13 @@ impl Link {
     }
 
     /// Whether this is the next word.
-    fn word(&mut self, number: u64, frame: &[u8], may: bool) -> bool {
+    fn accept_control(&mut self, number: u64, frame: &[u8], may: bool) -> bool {
         let is_call = frame::kind(frame).is_none_or(|kind| matches!(kind, FrameKind::Call | FrameKind::Register));
         let is_word = frame.is_empty() || (frame::is_whole(frame) && !is_call);
-        if !is_word || (self.listener.is_next(number) && (!may || self.is_over)) {
+        if !is_word || (self.control_receiver.is_next(number) && (!may || self.is_closed)) {
             return false;
         }
-        let is_next = self.listener.hears(number);
+        let is_next = self.control_receiver.receive(number);
         self.counts.duplicates += u64::from(!is_next);
         is_next
     }
@@ -205,20 +214,26 @@ impl Link {
             self.send_one(now, &frames[taken..taken + length], out);
             taken += length;
         }
-        self.speak(now, out);
+        self.send_control(now, out);
         taken
     }
 
     fn send_one(&mut self, now: Time, frame: &[u8], out: &mut impl FnMut(&[u8])) {
         let Some(kind) = frame::kind(frame) else { return };
         self.order += 1;
-        let Name { slot, key, nonce } = self.name;
-        let header = Header { slot, key, heard: self.listener.heard, order: self.order, ..Header::of(Kind::Over) };
+        let SessionId { slot, key, nonce } = self.id;
+        let header = Header {
+            slot,
+            key,
+            ack: self.control_receiver.last_received,
+            order: self.order,
+            ..Header::of(Kind::Close)
+        };
         // Longer is only what the session was told not to say; the client's time-out ends it.
         let is_short = frame.len() + LEN <= self.size.bytes();
         match kind {
             FrameKind::Error => {
-                self.is_over = true;
+                self.is_closed = true;
                 let header = if self.welcome.is_empty() {
                     Header { kind: Kind::Welcome, number: nonce, ..header }
                 } else {
@@ -235,61 +250,65 @@ impl Link {
             }
             kind if frame::is_answer(kind) => {
                 let request = frame::request(frame);
-                let is_it = |lane: &Lane| matches!(lane.state, State::Taken(taken) if taken == request);
+                let is_it = |lane: &Lane| matches!(lane.state, State::InProgress(taken) if taken == request);
                 let Some(place) = self.lanes.iter().position(is_it).filter(|_| is_short) else { return };
                 let lane = &mut self.lanes[place];
                 lane.state = State::Answered(now);
                 let number = lane.sequence << 16 | place as u64;
                 let mark = lane.tries.to_le_bytes();
                 Header { kind: Kind::Answer, mark, number, ..header }.write(frame, &mut lane.answer);
-                self.listener.owes = false;
+                self.control_receiver.ack_pending = false;
                 out(&lane.answer);
             }
             // Told later, it is as old as now.
-            _ => self.words.push(frame, self.order),
+            _ => self.control_sender.push(frame, self.order),
         }
     }
 
     /// Says the word that is due, if one is.
-    fn speak(&mut self, now: Time, out: &mut impl FnMut(&[u8])) {
-        let Name { slot, key, .. } = self.name;
-        let Some(Told { number, frame, order, again }) = self.words.next(now, WORD_TIMEOUT) else { return };
-        let header = Header { slot, key, heard: self.listener.heard, order, ..Header::of(Kind::Word) };
+    fn send_control(&mut self, now: Time, out: &mut impl FnMut(&[u8])) {
+        let SessionId { slot, key, .. } = self.id;
+        let Some(OutgoingControl { number, frame, order, is_retransmit: again }) =
+            self.control_sender.next(now, CONTROL_TIMEOUT)
+        else {
+            return;
+        };
+        let header = Header { slot, key, ack: self.control_receiver.last_received, order, ..Header::of(Kind::Control) };
         Header { number: u64::from(number), ..header }.write(frame, &mut self.scratch);
-        self.listener.owes = false;
+        self.control_receiver.ack_pending = false;
         self.counts.retransmitted += u64::from(again);
         out(&self.scratch);
     }
 
     /// Ends a turn: what came is acknowledged, unless something that was sent has done so.
-    pub fn finish(&mut self, now: Time, out: &mut impl FnMut(&[u8])) {
-        self.speak(now, out);
-        if std::mem::take(&mut self.listener.owes) {
-            let Name { slot, key, .. } = self.name;
-            out(&Header { slot, key, heard: self.listener.heard, ..Header::of(Kind::Heard) }.bytes());
+    pub fn flush(&mut self, now: Time, out: &mut impl FnMut(&[u8])) {
+        self.send_control(now, out);
+        if std::mem::take(&mut self.control_receiver.ack_pending) {
+            let SessionId { slot, key, .. } = self.id;
+            out(&Header { slot, key, ack: self.control_receiver.last_received, ..Header::of(Kind::Ack) }.bytes());
         }
     }
 
     /// Asks the client for a sign of life.
     pub fn probe(&mut self, now: Time, out: &mut impl FnMut(&[u8])) {
-        self.words.probe();
-        self.speak(now, out);
+        self.control_sender.probe();
+        self.send_control(now, out);
     }
 
     /// When [`Link::finish`] has something to say by itself.
     pub fn next_timeout(&self) -> Time {
-        self.words.due()
+        self.control_sender.due()
     }
 
     /// Whether the client has not heard the server for so long that it is gone.
-    pub fn is_gone(&self, now: Time) -> bool {
-        self.words.unheard_for(now) > GONE
+    pub fn is_timed_out(&self, now: Time) -> bool {
+        self.control_sender.unacked_time(now) > PEER_TIMEOUT
     }
 
     /// The answer to a datagram of a session that there is not, or not any more. `None` where none is due: only somebody who
     /// knows a session's key is told, and never more than what was said.
-    pub fn over(header: &Header) -> Option<[u8; LEN]> {
-        let asks = matches!(header.kind, Kind::Call | Kind::Word | Kind::Heard);
-        asks.then(|| Header { slot: header.slot, key: header.key, ..Header::of(Kind::Over) }.bytes())
+    pub fn close_reply(header: &Header) -> Option<[u8; LEN]> {
+        let asks = matches!(header.kind, Kind::Call | Kind::Control | Kind::Ack);
+        asks.then(|| Header { slot: header.slot, key: header.key, ..Header::of(Kind::Close) }.bytes())
     }
 }

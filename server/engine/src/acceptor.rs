@@ -26,12 +26,12 @@ pub(crate) fn listen(address: &str) -> io::Result<TcpListener> {
 
 /// A socket that listens already, on its way to the server that is to have it: from systemd, for one. Clones are the same one.
 #[derive(Clone, Debug, Default)]
-pub struct Inherited(Arc<Mutex<Option<std::net::TcpListener>>>);
+pub struct InheritedListener(Arc<Mutex<Option<std::net::TcpListener>>>);
 
-impl Inherited {
+impl InheritedListener {
     /// Of this socket.
     pub fn new(listener: std::net::TcpListener) -> Self {
-        Inherited(Arc::new(Mutex::new(Some(listener))))
+        InheritedListener(Arc::new(Mutex::new(Some(listener))))
     }
 
     /// Takes the socket, if nobody has.

@@ -7,16 +7,16 @@
 //! A protocol that can bound its answers says no to those alone that would be long: then whoever asks for little is answered all the time,
 //! and to have taken an answer means to have taken a long one.
 
-use crate::trim::{MUCH, Tide};
+use crate::trim::{HighWaterMark, MANY_BYTES};
 use leeward_core::units::Nanos;
 
 /// A connection that takes nothing has this long while memory is short: some round trips of a far client.
 const STUCK: Nanos = Nanos::from_millis(500);
 /// A connection that takes a byte now and then has this long for all that waits for it.
-const BEHIND: Nanos = Nanos::from_secs(5);
+const LAG_TIMEOUT: Nanos = Nanos::from_secs(5);
 
 /// An answer that is no longer is made even when memory is short, bytes.
-pub(crate) const SHORT: usize = 16 * 1024;
+pub(crate) const SHORT_ANSWER: usize = 16 * 1024;
 
 /// Account of a core, in bytes.
 #[derive(Debug)]
@@ -24,20 +24,20 @@ pub(crate) struct Backlog {
     limit: usize,
     held: usize,
     /// Watch over what is held, so that memory is given back to the system.
-    tide: Tide,
+    high_water: HighWaterMark,
 }
 
 impl Backlog {
     /// A bound of `limit` bytes.
     pub(crate) fn new(limit: usize) -> Self {
-        Backlog { limit, held: 0, tide: Tide::new(MUCH) }
+        Backlog { limit, held: 0, high_water: HighWaterMark::new(MANY_BYTES) }
     }
 
     /// Changes what a connection's buffer holds from `held` to `now`.
     pub(crate) fn change(&mut self, held: &mut usize, now: usize) {
         self.held = self.held - *held + now;
         *held = now;
-        self.tide.note(self.held);
+        self.high_water.note(self.held);
     }
 
     /// Whether memory is short.
@@ -57,10 +57,10 @@ impl Backlog {
     }
 
     /// How long a connection may take nothing, and how long it may leave something, if the first is `stuck` while there is memory.
-    pub(crate) fn patience(&self, stuck: Nanos) -> (Nanos, Nanos) {
+    pub(crate) fn timeouts(&self, stuck: Nanos) -> (Nanos, Nanos) {
         match (self.is_short(), self.is_full()) {
             (false, _) => (stuck, Nanos::MAX),
-            (true, false) => (stuck.min(STUCK), BEHIND),
+            (true, false) => (stuck.min(STUCK), LAG_TIMEOUT),
             (true, true) => (stuck.min(STUCK), STUCK),
         }
     }
@@ -71,8 +71,8 @@ impl Backlog {
     }
 
     /// Whether much was held and hardly anything is now. Says so once.
-    pub(crate) fn is_over(&mut self) -> bool {
-        self.tide.is_over(self.held)
+    pub(crate) fn has_receded(&mut self) -> bool {
+        self.high_water.has_receded(self.held)
     }
 }
 
@@ -90,7 +90,7 @@ mod tests {
         assert!(backlog.is_short() && !backlog.admits(false) && backlog.admits(true));
         backlog.change(&mut held[2], 100);
         assert!(!backlog.admits(true));
-        assert_eq!(backlog.patience(Nanos::from_secs(10)), (STUCK, STUCK));
+        assert_eq!(backlog.timeouts(Nanos::from_secs(10)), (STUCK, STUCK));
         backlog.change(&mut held[0], 0);
         assert!(backlog.is_short() && backlog.admits(true));
         backlog.change(&mut held[2], 0);
@@ -112,10 +112,10 @@ mod tests {
     fn the_end_of_much_is_said_once() {
         let mut backlog = Backlog::new(1);
         let mut held = 0;
-        backlog.change(&mut held, MUCH);
-        assert!(!backlog.is_over());
+        backlog.change(&mut held, MANY_BYTES);
+        assert!(!backlog.has_receded());
         backlog.change(&mut held, 0);
-        assert!(backlog.is_over());
-        assert!(!backlog.is_over());
+        assert!(backlog.has_receded());
+        assert!(!backlog.has_receded());
     }
 }

@@ -1,19 +1,19 @@
 //! Configuration of a server, whatever it speaks, and its start.
 
-use crate::acceptor::{Inherited, listen};
+use crate::acceptor::{InheritedListener, listen};
 use crate::allocation;
-use crate::core::{Core, Local, WAKER};
-use crate::datagrams::{self, Inbound, Sockets};
-use crate::encryption::{Encryption, Tally};
-use crate::front::Front;
-use crate::guest::Guests;
-use crate::handle::{Common, Handle, SlowHalf};
+use crate::core::{Core, CoreState, WAKER};
+use crate::datagrams::{self, DatagramSockets, InboundDatagrams};
+use crate::encryption::{Encryption, HandshakeCounters};
+use crate::event_source::EventSources;
+use crate::external_event_loop::ExternalEventLoop;
+use crate::handle::{EngineState, Handle, SlowHalf};
 use crate::job::Job;
 use crate::limits::Limits;
-use crate::mail::Mail;
+use crate::mailboxes::Mailboxes;
 use crate::protocol::Protocol;
 use crate::server::Server;
-use crate::statistics::About;
+use crate::statistics::ServiceInfo;
 use crate::stream::Stream;
 use crate::tenants::TenantTable;
 use leeward_allocation::CoreLimits;
@@ -22,11 +22,11 @@ use leeward_core::params::{ParamError, Params};
 use leeward_core::registry::{Algorithm, Environment};
 use leeward_core::server::Admission;
 use leeward_core::units::Nanos;
-use leeward_host::{Bounds, Counters, Pulse, Recording, Rehearsal, watched};
-use leeward_observe::{DECISIONS, Watch};
+use leeward_host::{ControlTicker, ControllerBounds, Counters, Recording, ShadowMode, with_watch};
+use leeward_observe::{RING_CAPACITY, Watch};
 use leeward_recording::Header;
 use leeward_runtime::cores::Shared;
-use leeward_runtime::{Allocation, Clock, Cores, Idle, Options};
+use leeward_runtime::{Allocation, Clock, CoreOptions, Cores, IdlePolicy};
 use mio::Poll;
 use mio::net::TcpStream;
 use std::io;
@@ -53,10 +53,10 @@ pub enum ServerError {
     Params(#[from] ParamError),
     /// A rehearsal where it foresees nothing.
     #[error("a rehearsal is of a fixed number of cores that execute the requests themselves")]
-    Rehearsal,
+    ShadowMode,
     /// The recording has had its server.
     #[error("a recording is of one server, and this one has had its server")]
-    Recorded,
+    RecordingUsed,
     /// The service can't be started; in words.
     #[error("{0}")]
     Other(String),
@@ -75,23 +75,23 @@ pub struct Config {
     /// The objective, as the controller is told.
     pub slo: Nanos,
     /// Cores, CPUs, and what an idle core does.
-    pub options: Options,
+    pub options: CoreOptions,
     /// Bounds of connections.
     pub limits: Limits,
     /// Where the controller is recorded.
     pub recording: Option<Recording>,
     /// Allocator that grants and takes back cores.
-    pub allocator: Option<Allocator>,
+    pub allocator: Option<AllocatorConfig>,
     /// A socket that listens already, instead of the address. The first server that starts has it.
-    pub inherited: Inherited,
+    pub inherited: InheritedListener,
     /// Whether a watch is kept over it, for metrics and for those who ask why ([`crate::Running::source`]).
     pub watched: bool,
     /// Clients of a hundred to whom the controller's refusals happen, if it is to rehearse; 0: to none.
-    pub rehearsal: Option<u8>,
+    pub shadow_percent: Option<u8>,
     /// Guests that the cores poll besides their connections.
-    pub guests: Guests,
+    pub event_sources: EventSources,
     /// Description of what is served; the controller's name is added to it.
-    pub about: About,
+    pub about: ServiceInfo,
     /// Address at which datagrams are served, too. For a protocol whose bytes are frames of `leeward-wire`, and no other.
     pub datagrams: Option<String>,
     /// Encryption of all connections; whoever comes without is told so. Datagrams are never encrypted.
@@ -102,7 +102,7 @@ pub struct Config {
 
 /// A policy of core allocation, and between how many cores it may choose.
 #[derive(Clone, Debug)]
-pub struct Allocator {
+pub struct AllocatorConfig {
     /// The policy.
     pub policy: AllocationPolicy,
     /// Its parameters.
@@ -119,15 +119,15 @@ impl Default for Config {
             params: Params::default(),
             rtt: Nanos::from_micros(10),
             slo: Nanos::from_micros(200),
-            options: Options { cores: 1, cpus: Vec::new(), idle: Idle::Spin },
+            options: CoreOptions { cores: 1, cpus: Vec::new(), idle: IdlePolicy::Spin },
             limits: Limits::default(),
             recording: None,
             allocator: None,
-            inherited: Inherited::default(),
+            inherited: InheritedListener::default(),
             watched: false,
-            rehearsal: None,
-            guests: Guests::default(),
-            about: About::default(),
+            shadow_percent: None,
+            event_sources: EventSources::default(),
+            about: ServiceInfo::default(),
             datagrams: None,
             encryption: None,
             tenants: Arc::default(),
@@ -155,13 +155,13 @@ impl Config {
     ) -> Result<Server, ServerError> {
         let cores = self.options.cores;
         let options = self.options.clone();
-        let Assembled { bound, datagrams, handle, networks, allocator, .. } =
+        let ServerParts { bound, datagrams, handle, networks, allocator, .. } =
             self.assemble::<P, S>(address, cores, protocol)?;
         let shared = Arc::clone(&handle.shared);
         let cores = match allocator {
             None => Cores::start(&options, shared, networks)?,
             Some((allocator, limits)) => {
-                let admission = Box::new(SlowHalf(Arc::clone(&handle.common)));
+                let admission = Box::new(SlowHalf(Arc::clone(&handle.engine)));
                 let allocation = Allocation { allocator, limits, admission };
                 Cores::start_allocated(&options, shared, networks, allocation)?
             }
@@ -173,20 +173,21 @@ impl Config {
     ///
     /// # Errors
     /// See [`ServerError`].
-    pub fn start_front<P: Protocol>(
+    pub fn start_event_loop<P: Protocol>(
         mut self,
         address: &str,
         protocol: impl Fn(&Handle<P>) -> P,
-    ) -> Result<Front<P>, ServerError> {
+    ) -> Result<ExternalEventLoop<P>, ServerError> {
         // One half of the controller for what comes, one for what is executed elsewhere. An allocator has no cores to grant here.
         self.options.cores = self.options.cores.max(2);
         self.allocator = None;
         // Threads that come and go look at one poll; nobody has asked for datagrams there.
         self.datagrams = None;
-        let Assembled { bound, handle, networks, halves, .. } = self.assemble::<P, TcpStream>(address, 1, protocol)?;
+        let ServerParts { bound, handle, networks, halves, .. } =
+            self.assemble::<P, TcpStream>(address, 1, protocol)?;
         let parts = networks.into_iter().next().zip(halves.into_iter().next());
         let (core, admission) = parts.ok_or_else(|| io::Error::other("a controller without cores"))?;
-        Ok(Front::new(bound, handle, core, admission))
+        Ok(ExternalEventLoop::new(bound, handle, core, admission))
     }
 
     /// Makes so many networks of a server, the first of them with the listener.
@@ -195,7 +196,7 @@ impl Config {
         address: &str,
         networks: usize,
         protocol: impl Fn(&Handle<P>) -> P,
-    ) -> Result<Assembled<P, S>, ServerError> {
+    ) -> Result<ServerParts<P, S>, ServerError> {
         let refused = |source| ServerError::Listen { address: address.chars().take(100).collect(), source };
         let inherited = self.inherited.take().map_err(refused)?;
         let listener = inherited.map_or_else(|| listen(address), Ok).map_err(refused)?;
@@ -203,31 +204,31 @@ impl Config {
         let cores = self.options.cores;
         let mut environment = Environment::new(cores as u32, self.rtt, self.slo);
         let mut allocator = None;
-        if let Some(Allocator { policy, params, fewest }) = self.allocator {
+        if let Some(AllocatorConfig { policy, params, fewest }) = self.allocator {
             let limits = CoreLimits::new(fewest, cores as u32);
             allocator = Some((allocation::build(&policy, &params, limits)?, limits));
-            environment = environment.allocated();
+            environment = environment.with_allocator();
         }
         let mut halves = self.algorithm.server(&self.params, &environment)?;
         if let Some(recording) = &self.recording {
             let header = Header::new("server", &self.algorithm, &self.params, &environment);
-            halves = recording.attach(halves, &header).ok_or(ServerError::Recorded)?;
+            halves = recording.attach(halves, &header).ok_or(ServerError::RecordingUsed)?;
         }
         // A rehearsal learns from the watch how long requests of a method take.
-        let is_watched = self.watched || self.rehearsal.is_some();
-        let watch = is_watched.then(|| Arc::new(Watch::new(cores, DECISIONS)));
-        let bounds = Bounds::of(&self.algorithm, &self.params, &environment);
+        let is_watched = self.watched || self.shadow_percent.is_some();
+        let watch = is_watched.then(|| Arc::new(Watch::new(cores, RING_CAPACITY)));
+        let bounds = ControllerBounds::of(&self.algorithm, &self.params, &environment);
         if let Some(watch) = &watch {
             // Outside of a recording: what is recorded is the controller's alone.
-            halves = watched(halves, watch, bounds);
+            halves = with_watch(halves, watch, bounds);
         }
         let mut rehearsal = None;
-        if let Some(percent) = self.rehearsal {
+        if let Some(percent) = self.shadow_percent {
             if allocator.is_some() || networks != cores {
-                return Err(ServerError::Rehearsal);
+                return Err(ServerError::ShadowMode);
             }
             let rehearsed;
-            (halves, rehearsed) = Rehearsal::of(halves, percent, watch.clone());
+            (halves, rehearsed) = ShadowMode::of(halves, percent, watch.clone());
             rehearsal = Some(rehearsed);
         }
         let polls = (0..networks).map(|_| Poll::new()).collect::<io::Result<Vec<Poll>>>()?;
@@ -238,38 +239,40 @@ impl Config {
             let of_first = polls.first().filter(|_| index > 0 && allocator.is_some());
             registries.push(of_first.map(|poll| poll.registry().try_clone()).transpose()?);
         }
-        let common = Arc::new(Common {
-            pulse: Pulse::new(halves.control),
+        let common = Arc::new(EngineState {
+            ticker: ControlTicker::new(halves.control),
             counters: wakers.iter().map(|_| Counters::default()).collect(),
-            mail: Mail::new(wakers),
+            mailboxes: Mailboxes::new(wakers),
             slo: self.slo,
             target: bounds.target,
             watch,
-            rehearsal,
-            about: About { admission: Some(self.algorithm.name.into()), ..self.about },
+            shadow: rehearsal,
+            about: ServiceInfo { admission: Some(self.algorithm.name.into()), ..self.about },
             encryption: self.encryption,
             tenants: self.tenants,
-            tally: Tally::default(),
+            handshakes: HandshakeCounters::default(),
         });
         let waking = Arc::clone(&common);
-        let shared = Shared::<Job<P::Call>>::new(networks, Clock::start(), move |core| waking.mail.wake(core));
-        let handle = Handle { common, shared: Arc::new(shared) };
-        if let Some(rehearsal) = &handle.common.rehearsal {
+        let shared = Shared::<Job<P::Call>>::new(networks, Clock::start(), move |core| waking.mailboxes.wake(core));
+        let handle = Handle { engine: common, shared: Arc::new(shared) };
+        if let Some(rehearsal) = &handle.engine.shadow {
             // The cores' state holds the rehearsal: a strong count would never end.
             let shared = Arc::downgrade(&handle.shared);
-            rehearsal.learns_idle(move || shared.upgrade().map_or(Nanos::ZERO, |shared| shared.idle()));
+            rehearsal.set_idle_source(move || shared.upgrade().map_or(Nanos::ZERO, |shared| shared.idle()));
         }
         // Rounded up: the limit holds for all networks together, and connections are dealt out in turn.
         let connections = self.limits.connections.div_ceil(networks);
-        let receiving = self.limits.receiving.div_ceil(networks);
-        let sending = self.limits.sending.div_ceil(networks);
-        let limits = Limits { connections, receiving, sending, slo: self.slo, ..self.limits };
+        let receiving = self.limits.receive_memory.div_ceil(networks);
+        let sending = self.limits.send_memory.div_ceil(networks);
+        let limits =
+            Limits { connections, receive_memory: receiving, send_memory: sending, slo: self.slo, ..self.limits };
         let (mut sockets, mut at) = (Vec::new(), None);
         if let Some(address) = &self.datagrams {
             let refused = |source| ServerError::Listen { address: address.chars().take(100).collect(), source };
-            let Sockets { bound, door, cores, secrets, ports } = datagrams::bind(address, networks).map_err(refused)?;
+            let DatagramSockets { bound, validation_socket: door, cores, validation: secrets, ports } =
+                datagrams::bind(address, networks).map_err(refused)?;
             let mut door = Some((door, ports));
-            let inbound = |socket| (socket, Inbound::new(Arc::clone(&secrets), door.take(), limits.datagram));
+            let inbound = |socket| (socket, InboundDatagrams::new(Arc::clone(&secrets), door.take(), limits.datagram));
             sockets.extend(cores.into_iter().map(inbound));
             at = Some(bound);
         }
@@ -279,8 +282,8 @@ impl Config {
         let parts = polls.into_iter().zip(registries).zip(fast.by_ref()).enumerate();
         let networks = parts
             .map(|(index, ((poll, first), admission))| {
-                let local = Local::new(index, handle.clone(), admission, limits);
-                let guests = self.guests.take(index, networks);
+                let local = CoreState::new(index, handle.clone(), admission, limits);
+                let guests = self.event_sources.take(index, networks);
                 let mut core = Core::<P, S>::new(protocol(&handle), local, poll, first, listener.take(), guests)?;
                 if let Some((socket, inbound)) = sockets.next() {
                     core.serve_datagrams(socket, inbound)?;
@@ -288,12 +291,12 @@ impl Config {
                 Ok(core)
             })
             .collect::<io::Result<Vec<_>>>()?;
-        Ok(Assembled { bound, datagrams: at, handle, networks, allocator, halves: fast.collect() })
+        Ok(ServerParts { bound, datagrams: at, handle, networks, allocator, halves: fast.collect() })
     }
 }
 
 /// A server without threads.
-struct Assembled<P: Protocol, S> {
+struct ServerParts<P: Protocol, S> {
     bound: SocketAddr,
     /// Where datagrams are served.
     datagrams: Option<SocketAddr>,
@@ -350,7 +353,7 @@ macro_rules! server_settings {
             fewest: usize,
         ) -> Self {
             let fewest = u32::try_from(fewest).unwrap_or(u32::MAX);
-            self.port.allocator = Some($crate::Allocator { policy: *policy, params, fewest });
+            self.port.allocator = Some($crate::AllocatorConfig { policy: *policy, params, fewest });
             self
         }
 
@@ -363,7 +366,7 @@ macro_rules! server_settings {
 
         /// Sets the behaviour of a core without work.
         #[must_use]
-        pub fn idle(mut self, idle: leeward_runtime::Idle) -> Self {
+        pub fn idle(mut self, idle: leeward_runtime::IdlePolicy) -> Self {
             self.port.options.idle = idle;
             self
         }
@@ -397,7 +400,7 @@ macro_rules! server_settings {
         /// others' long requests are not read, and who does not go on with his own within seconds is sent away.
         #[must_use]
         pub fn receiving_limit(mut self, bytes: usize) -> Self {
-            self.port.limits.receiving = bytes;
+            self.port.limits.receive_memory = bytes;
             self
         }
 
@@ -406,14 +409,14 @@ macro_rules! server_settings {
         /// as much is used, none is read. With memcached's protocol it is long answers alone that these may have, and others have not.
         #[must_use]
         pub fn sending_limit(mut self, bytes: usize) -> Self {
-            self.port.limits.sending = bytes;
+            self.port.limits.send_memory = bytes;
             self
         }
 
         /// How long a stop waits for requests that are under way, before it abandons them.
         #[must_use]
         pub fn drain(mut self, patience: leeward_core::units::Nanos) -> Self {
-            self.port.limits.drain = patience;
+            self.port.limits.drain_timeout = patience;
             self
         }
 
@@ -428,14 +431,14 @@ macro_rules! server_settings {
         /// Has core `core` (counted from 0 and around) poll `guest` beside its own connections: an `rpc` client that
         /// was made by `build_polled`, for one. It is dropped when the server has stopped.
         #[must_use]
-        pub fn poll_also(self, core: usize, guest: impl $crate::Guest + 'static) -> Self {
-            self.port.guests.add(core, Box::new(guest));
+        pub fn poll_also(self, core: usize, guest: impl $crate::EventSource + 'static) -> Self {
+            self.port.event_sources.add(core, Box::new(guest));
             self
         }
 
         /// Has the server accept from a socket that listens already, instead of from its address.
         #[must_use]
-        pub fn inherited(mut self, socket: $crate::Inherited) -> Self {
+        pub fn inherited(mut self, socket: $crate::InheritedListener) -> Self {
             self.port.inherited = socket;
             self
         }
@@ -453,7 +456,7 @@ macro_rules! server_settings {
         /// All cores decide under one mutex. For a fixed number of cores that execute requests themselves.
         #[must_use]
         pub fn rehearse(mut self, percent: u8) -> Self {
-            self.port.rehearsal = Some(percent.min(100));
+            self.port.shadow_percent = Some(percent.min(100));
             self
         }
 

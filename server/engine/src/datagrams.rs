@@ -4,7 +4,7 @@
 use crate::batch::filter;
 use crate::batch::messages::Incoming;
 use leeward_datagram::DatagramSize;
-use leeward_datagram::door::Door;
+use leeward_datagram::address_validation::AddressValidation;
 use mio::net::UdpSocket;
 use nix::sys::socket::setsockopt;
 use nix::sys::socket::sockopt::{RcvBuf, RcvBufForce, ReceiveTimestampns, RxqOvfl, SndBuf, SndBufForce};
@@ -18,26 +18,26 @@ use std::sync::Arc;
 /// not wait there; it is room for all clients to speak at once.
 const BUFFER: usize = 16 << 20;
 /// Room at the door: a flood of greetings loses greetings.
-const DOOR: usize = 256 << 10;
+const VALIDATION_BUFFER: usize = 256 << 10;
 
 /// Sockets of a server that is to be.
-pub(crate) struct Sockets {
+pub(crate) struct DatagramSockets {
     pub(crate) bound: SocketAddr,
-    pub(crate) door: UdpSocket,
+    pub(crate) validation_socket: UdpSocket,
     pub(crate) cores: Vec<UdpSocket>,
-    pub(crate) secrets: Arc<Door>,
+    pub(crate) validation: Arc<AddressValidation>,
     pub(crate) ports: Arc<[u16]>,
 }
 
 /// A core's side of the sockets.
-pub(crate) struct Inbound {
+pub(crate) struct InboundDatagrams {
     pub(crate) incoming: Incoming,
-    pub(crate) secrets: Arc<Door>,
+    pub(crate) validation: Arc<AddressValidation>,
     /// The first core's: where strangers come, the cores' ports, and whose turn it is to have the next stranger.
-    pub(crate) door: Option<(UdpSocket, Arc<[u16]>, usize)>,
+    pub(crate) validation_socket: Option<(UdpSocket, Arc<[u16]>, usize)>,
     /// More may wait in the core's socket, and at the door, than was taken: the poll does not say it again.
     pub(crate) has_more: bool,
-    pub(crate) door_has_more: bool,
+    pub(crate) validation_has_more: bool,
     /// Datagrams lost for want of room, as the kernel said last.
     pub(crate) lost: u32,
     /// Randomness for keys.
@@ -45,14 +45,18 @@ pub(crate) struct Inbound {
     pub(crate) opened: u64,
 }
 
-impl Inbound {
-    pub(crate) fn new(secrets: Arc<Door>, door: Option<(UdpSocket, Arc<[u16]>)>, size: DatagramSize) -> Self {
-        Inbound {
+impl InboundDatagrams {
+    pub(crate) fn new(
+        secrets: Arc<AddressValidation>,
+        door: Option<(UdpSocket, Arc<[u16]>)>,
+        size: DatagramSize,
+    ) -> Self {
+        InboundDatagrams {
             incoming: Incoming::new(size.bytes()),
-            secrets,
-            door: door.map(|(socket, ports)| (socket, ports, 0)),
+            validation: secrets,
+            validation_socket: door.map(|(socket, ports)| (socket, ports, 0)),
             has_more: false,
-            door_has_more: false,
+            validation_has_more: false,
             lost: 0,
             random: RandomState::new(),
             opened: 0,
@@ -70,7 +74,7 @@ impl Inbound {
 ///
 /// # Errors
 /// The system's.
-pub(crate) fn bind(address: &str, cores: usize) -> io::Result<Sockets> {
+pub(crate) fn bind(address: &str, cores: usize) -> io::Result<DatagramSockets> {
     let mut last = io::Error::new(io::ErrorKind::InvalidInput, "no such address");
     for address in address.to_socket_addrs()? {
         match bind_one(address, cores) {
@@ -81,12 +85,12 @@ pub(crate) fn bind(address: &str, cores: usize) -> io::Result<Sockets> {
     Err(last)
 }
 
-fn bind_one(address: SocketAddr, cores: usize) -> io::Result<Sockets> {
+fn bind_one(address: SocketAddr, cores: usize) -> io::Result<DatagramSockets> {
     // Secrets of this server alone: cookies of an earlier one are no good here.
     let bits = std::array::from_fn(|place| RandomState::new().hash_one(place));
-    let secrets = Arc::new(Door::new(bits));
+    let secrets = Arc::new(AddressValidation::new(bits));
     let door = UdpSocket::bind(address)?;
-    enlarge(&door, DOOR);
+    enlarge(&door, VALIDATION_BUFFER);
     let bound = door.local_addr()?;
     let core = |_| {
         let socket = UdpSocket::bind(SocketAddr::new(bound.ip(), 0))?;
@@ -100,7 +104,7 @@ fn bind_one(address: SocketAddr, cores: usize) -> io::Result<Sockets> {
     };
     let cores = (0..cores).map(core).collect::<io::Result<Vec<_>>>()?;
     let ports = cores.iter().map(|core| Ok(core.local_addr()?.port())).collect::<io::Result<Vec<_>>>()?;
-    Ok(Sockets { bound, door, cores, secrets, ports: ports.into() })
+    Ok(DatagramSockets { bound, validation_socket: door, cores, validation: secrets, ports: ports.into() })
 }
 
 /// As much room as the system gives.

@@ -2,8 +2,8 @@
 //!
 //! Handshakes are `pending_handshakes`' and `core::handshakes`'; here is what comes after. Never here: certificates, and what a record looks like.
 
-use crate::farewell::Farewell;
-use crate::receive::{Came, Received, Receiver};
+use crate::closing_handshake::ClosingHandshake;
+use crate::receive::{ReadOutcome, ReadState, SocketReader};
 use crate::stream::Stream;
 use leeward_core::units::Tenant;
 use serde::{Deserialize, Serialize};
@@ -22,20 +22,20 @@ pub trait Encryption: Send + Sync + Debug {
     ///
     /// # Errors
     /// There can be none at this time.
-    fn accept(&self) -> Result<Box<dyn Channel>, Broken>;
+    fn accept(&self) -> Result<Box<dyn SecureChannel>, EncryptionError>;
 
     /// How often new certificates were taken, and why the newest are not, if they are not.
     fn renewals(&self) -> (u64, Option<String>);
 }
 
 /// Encryption of a connection, sans I/O.
-pub trait Channel: Send {
+pub trait SecureChannel: Send {
     /// Takes all of `ciphertext` and puts plaintext into `into`; how many bytes of it. The rest of the plaintext waits for
     /// [`Channel::take`], and no more is fed until then.
     ///
     /// # Errors
     /// The connection is over; [`Channel::send`] may have something for the peer yet.
-    fn absorb(&mut self, ciphertext: &[u8], into: &mut [u8]) -> Result<usize, Broken>;
+    fn absorb(&mut self, ciphertext: &[u8], into: &mut [u8]) -> Result<usize, EncryptionError>;
 
     /// Takes plaintext that waits; how many bytes.
     fn take(&mut self, into: &mut [u8]) -> usize;
@@ -73,12 +73,12 @@ pub trait Channel: Send {
 
 /// End of an encrypted connection, or of the attempt at one.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{words}")]
-pub struct Broken {
+#[error("{message}")]
+pub struct EncryptionError {
     /// The reason as it is counted.
     pub reason: &'static str,
     /// The reason for people.
-    pub words: String,
+    pub message: String,
 }
 
 /// Identity that a client has proven by its certificate.
@@ -117,7 +117,7 @@ impl Display for PeerIdentity {
 /// Handshakes of a server, as it tells of them.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
-pub struct Handshakes {
+pub struct HandshakeStatistics {
     /// Done.
     pub done: u64,
     /// Done by taking up an earlier session, which costs a part of a full one.
@@ -136,7 +136,7 @@ pub struct Handshakes {
 
 /// Handshakes of all cores, counted. Each is far dearer than an atomic or a lock that nobody else has.
 #[derive(Debug, Default)]
-pub(crate) struct Tally {
+pub(crate) struct HandshakeCounters {
     done: AtomicU64,
     resumed: AtomicU64,
     identified: AtomicU64,
@@ -144,8 +144,8 @@ pub(crate) struct Tally {
     refused: Mutex<BTreeMap<&'static str, u64>>,
 }
 
-impl Tally {
-    pub(crate) fn complete(&self, channel: &dyn Channel, is_identified: bool) {
+impl HandshakeCounters {
+    pub(crate) fn complete(&self, channel: &dyn SecureChannel, is_identified: bool) {
         self.done.fetch_add(1, Ordering::Relaxed);
         self.resumed.fetch_add(u64::from(channel.is_resumed()), Ordering::Relaxed);
         self.identified.fetch_add(u64::from(is_identified), Ordering::Relaxed);
@@ -160,9 +160,9 @@ impl Tally {
     }
 
     /// The tally of a server with this encryption.
-    pub(crate) fn told(&self, encryption: &dyn Encryption) -> Handshakes {
+    pub(crate) fn statistics(&self, encryption: &dyn Encryption) -> HandshakeStatistics {
         let (renewed, trouble) = encryption.renewals();
-        Handshakes {
+        HandshakeStatistics {
             done: self.done.load(Ordering::Relaxed),
             resumed: self.resumed.load(Ordering::Relaxed),
             identified: self.identified.load(Ordering::Relaxed),
@@ -175,9 +175,9 @@ impl Tally {
 }
 
 /// A stream whose handshake is over.
-pub(crate) struct Encrypted<S> {
+pub(crate) struct EncryptedStream<S> {
     pub(crate) socket: S,
-    channel: Box<dyn Channel>,
+    channel: Box<dyn SecureChannel>,
     /// Plaintext that is encrypted and has not left as a whole. Its owner still counts it as unsent, so that it is flushed, waited
     /// for and given up as any other bytes.
     sealed: usize,
@@ -186,7 +186,7 @@ pub(crate) struct Encrypted<S> {
     /// Ciphertext that came less the plaintext that it gave, in bytes: what its records cost besides, and one that is not whole.
     excess: usize,
     /// Ciphertext that the last read brought, in bytes: a part of a long record is no small talk.
-    came: usize,
+    ciphertext_bytes: usize,
 }
 
 /// As much ciphertext as may give no plaintext yet: a record that is not whole.
@@ -196,20 +196,20 @@ const OVERHEAD: usize = 22;
 /// A buffer of ciphertext that was longer is given back.
 const KEPT: usize = 1024;
 
-impl<S: Stream> Encrypted<S> {
-    pub(crate) fn new(socket: S, channel: Box<dyn Channel>) -> Self {
-        Encrypted { socket, channel, sealed: 0, pending: Vec::new(), excess: 0, came: 0 }
+impl<S: Stream> EncryptedStream<S> {
+    pub(crate) fn new(socket: S, channel: Box<dyn SecureChannel>) -> Self {
+        EncryptedStream { socket, channel, sealed: 0, pending: Vec::new(), excess: 0, ciphertext_bytes: 0 }
     }
 
     /// Reads once what is there, plaintext that waits first.
-    pub(crate) fn receive(&mut self, receiver: &mut Receiver, into: &mut [u8]) -> io::Result<Received> {
+    pub(crate) fn receive(&mut self, receiver: &mut SocketReader, into: &mut [u8]) -> io::Result<ReadOutcome> {
         let bytes = self.channel.take(into);
         if bytes > 0 {
             self.excess = self.excess.saturating_sub(bytes);
-            return Ok(Received { bytes, came: Came::More, waited: None });
+            return Ok(ReadOutcome { bytes, state: ReadState::More, wait: None });
         }
         if self.channel.has_ended() {
-            return Ok(Received { bytes: 0, came: Came::End, waited: None });
+            return Ok(ReadOutcome { bytes: 0, state: ReadState::End, wait: None });
         }
         let mut scratch = receiver.borrow_scratch();
         let room = into.len().min(scratch.len());
@@ -220,26 +220,31 @@ impl<S: Stream> Encrypted<S> {
     }
 
     /// Plaintext of the `ciphertext` that was just `received`.
-    pub(crate) fn decrypt(&mut self, received: Received, ciphertext: &[u8], into: &mut [u8]) -> io::Result<Received> {
-        self.came = ciphertext.len();
+    pub(crate) fn decrypt(
+        &mut self,
+        received: ReadOutcome,
+        ciphertext: &[u8],
+        into: &mut [u8],
+    ) -> io::Result<ReadOutcome> {
+        self.ciphertext_bytes = ciphertext.len();
         if ciphertext.is_empty() {
             return Ok(received);
         }
         let absorbed = self.channel.absorb(ciphertext, into);
         if self.sealed == 0 && self.pending.is_empty() && self.channel.wants_send() {
             // Words of the encryption's own: a new key, or why it ends. If there is no room, they go with the next answer.
-            let _ = self.channel.send(&mut Sender(&mut self.socket));
+            let _ = self.channel.send(&mut StreamWriter(&mut self.socket));
         }
         let bytes = absorbed.map_err(|broken| io::Error::new(ErrorKind::InvalidData, broken))?;
         self.excess = (self.excess + ciphertext.len()).saturating_sub(bytes);
-        let came = match received.came {
-            _ if self.channel.holds_plaintext() => Came::More,
+        let came = match received.state {
+            _ if self.channel.holds_plaintext() => ReadState::More,
             // The end is told by the next read.
-            _ if self.channel.has_ended() && bytes > 0 => Came::More,
-            _ if self.channel.has_ended() => Came::End,
+            _ if self.channel.has_ended() && bytes > 0 => ReadState::More,
+            _ if self.channel.has_ended() => ReadState::End,
             came => came,
         };
-        Ok(Received { bytes, came, ..received })
+        Ok(ReadOutcome { bytes, state: came, ..received })
     }
 
     /// Sends the beginning of `bytes`; how many of them have left. Whoever has been told that there is no room comes back with the
@@ -250,18 +255,18 @@ impl<S: Stream> Encrypted<S> {
             self.has_left(count);
         }
         if self.sealed == 0 && self.channel.wants_send() {
-            self.channel.send(&mut Sender(&mut self.socket))?;
+            self.channel.send(&mut StreamWriter(&mut self.socket))?;
         }
         if self.sealed == 0 {
             self.sealed = self.channel.seal(bytes);
         }
-        self.channel.send(&mut Sender(&mut self.socket))?;
+        self.channel.send(&mut StreamWriter(&mut self.socket))?;
         Ok(std::mem::take(&mut self.sealed))
     }
 
     /// Ciphertext that the last read brought, in bytes.
-    pub(crate) fn came(&self) -> usize {
-        self.came
+    pub(crate) fn ciphertext_bytes(&self) -> usize {
+        self.ciphertext_bytes
     }
 
     /// Records that came since this was asked last and had little in them, about: each costs as much as one that is full of requests.
@@ -272,13 +277,13 @@ impl<S: Stream> Encrypted<S> {
     }
 
     /// Whether the next read is of the socket.
-    pub(crate) fn reads_its_socket(&self) -> bool {
+    pub(crate) fn reads_socket(&self) -> bool {
         !self.channel.holds_plaintext() && !self.channel.has_ended()
     }
 
     /// Ciphertext of the beginning of `bytes`, which somebody else sends and then says [how much](Encrypted::sent) of it; `None` if
     /// something else is to be sent first.
-    pub(crate) fn seal_apart(&mut self, bytes: &[u8]) -> Option<&[u8]> {
+    pub(crate) fn seal_for_batch(&mut self, bytes: &[u8]) -> Option<&[u8]> {
         if self.sealed > 0 || !self.pending.is_empty() || self.channel.wants_send() {
             return None;
         }
@@ -305,19 +310,19 @@ impl<S: Stream> Encrypted<S> {
     pub(crate) fn shutdown(&mut self) -> io::Result<()> {
         self.channel.close();
         // As much as there is room for: the peer knows from its protocol where the words end.
-        let _ = self.channel.send(&mut Sender(&mut self.socket));
+        let _ = self.channel.send(&mut StreamWriter(&mut self.socket));
         self.socket.shutdown()
     }
 
-    pub(crate) fn discard(&mut self, discarded: &mut usize, most: usize) -> Farewell {
+    pub(crate) fn discard(&mut self, discarded: &mut usize, most: usize) -> ClosingHandshake {
         self.socket.discard(discarded, most)
     }
 }
 
 /// A stream as a writer.
-pub(crate) struct Sender<'a, S>(pub(crate) &'a mut S);
+pub(crate) struct StreamWriter<'a, S>(pub(crate) &'a mut S);
 
-impl<S: Stream> Write for Sender<'_, S> {
+impl<S: Stream> Write for StreamWriter<'_, S> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         self.0.send(bytes)
     }
@@ -330,8 +335,8 @@ impl<S: Stream> Write for Sender<'_, S> {
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
-    use crate::outbox::Outbox;
     use crate::receive::IoUring;
+    use crate::send_buffer::SendBuffer;
     use leeward_core::units::Time;
     use mio::net::TcpStream;
     use mio::{Registry, Token};
@@ -341,7 +346,7 @@ mod tests {
 
     /// A cipher for tests: records of a length in two bytes, and bytes that are turned over.
     #[derive(Default)]
-    struct Toy {
+    struct ToyChannel {
         coming: Vec<u8>,
         plaintext: VecDeque<u8>,
         sendable: VecDeque<u8>,
@@ -350,13 +355,13 @@ mod tests {
     /// The longest record of the toy.
     const RECORD: usize = 300;
 
-    impl Channel for Toy {
-        fn absorb(&mut self, ciphertext: &[u8], into: &mut [u8]) -> Result<usize, Broken> {
+    impl SecureChannel for ToyChannel {
+        fn absorb(&mut self, ciphertext: &[u8], into: &mut [u8]) -> Result<usize, EncryptionError> {
             self.coming.extend_from_slice(ciphertext);
             while let Some(&[high, low]) = self.coming.first_chunk() {
                 let length = usize::from(u16::from_be_bytes([high, low]));
                 if length > RECORD {
-                    return Err(Broken { reason: "garbage", words: "too long".into() });
+                    return Err(EncryptionError { reason: "garbage", message: "too long".into() });
                 }
                 if self.coming.len() < 2 + length {
                     break;
@@ -416,21 +421,21 @@ mod tests {
 
     /// A socket that takes and gives as many bytes at a time as it is told to; 0 is none for now.
     #[derive(Default)]
-    struct Script {
+    struct ScriptedStream {
         gives: VecDeque<u8>,
         taken: Vec<u8>,
         cuts: VecDeque<usize>,
     }
 
-    impl Script {
+    impl ScriptedStream {
         fn cut(&mut self) -> usize {
             self.cuts.pop_front().unwrap_or(usize::MAX)
         }
     }
 
-    impl Stream for Script {
+    impl Stream for ScriptedStream {
         fn accept(_: TcpStream) -> io::Result<Self> {
-            Ok(Script::default())
+            Ok(ScriptedStream::default())
         }
 
         fn register(&mut self, _: &Registry, _: Token) -> io::Result<()> {
@@ -439,13 +444,13 @@ mod tests {
 
         fn deregister(&mut self, _: &Registry) {}
 
-        fn receive(&mut self, _: &mut Receiver, into: &mut [u8]) -> io::Result<Received> {
+        fn receive(&mut self, _: &mut SocketReader, into: &mut [u8]) -> io::Result<ReadOutcome> {
             let count = self.cut().min(into.len()).min(self.gives.len());
             if count == 0 {
-                return Ok(Received::NOTHING);
+                return Ok(ReadOutcome::NOTHING);
             }
             self.gives.drain(..count).zip(into.iter_mut()).for_each(|(byte, place)| *place = byte);
-            Ok(Received::of(count, into.len(), None))
+            Ok(ReadOutcome::of(count, into.len(), None))
         }
 
         fn send(&mut self, bytes: &[u8]) -> io::Result<usize> {
@@ -470,8 +475,8 @@ mod tests {
             false
         }
 
-        fn discard(&mut self, _: &mut usize, _: usize) -> Farewell {
-            Farewell::End
+        fn discard(&mut self, _: &mut usize, _: usize) -> ClosingHandshake {
+            ClosingHandshake::Done
         }
     }
 
@@ -481,7 +486,7 @@ mod tests {
 
     fn opened(ciphertext: &[u8]) -> Vec<u8> {
         let mut plaintext = vec![0; ciphertext.len()];
-        let count = Toy::default().absorb(ciphertext, &mut plaintext).unwrap();
+        let count = ToyChannel::default().absorb(ciphertext, &mut plaintext).unwrap();
         plaintext.truncate(count);
         plaintext
     }
@@ -492,19 +497,19 @@ mod tests {
         fn everything_leaves_once_and_in_order(
             pieces in prop::collection::vec((0usize..3_000, any::<bool>()), 1..10), cuts in cuts(),
         ) {
-            let socket = Script { cuts, ..Script::default() };
-            let mut stream = Encrypted::new(socket, Box::<Toy>::default());
-            let (mut outbox, mut wanted) = (Outbox::default(), Vec::new());
+            let socket = ScriptedStream { cuts, ..ScriptedStream::default() };
+            let mut stream = EncryptedStream::new(socket, Box::<ToyChannel>::default());
+            let (mut outbox, mut wanted) = (SendBuffer::default(), Vec::new());
             for (step, (length, apart)) in pieces.into_iter().enumerate() {
                 let bytes: Vec<u8> = (0..length).map(|at| (at * 7 + step) as u8).collect();
                 outbox.bytes().extend_from_slice(&bytes);
                 wanted.extend(bytes);
-                if apart && let Some(ciphertext) = outbox.sendable().and_then(|bytes| stream.seal_apart(bytes)) {
+                if apart && let Some(ciphertext) = outbox.sendable().and_then(|bytes| stream.seal_for_batch(bytes)) {
                     // Somebody else sends some of it.
                     let ciphertext = ciphertext.to_vec();
                     let count = stream.socket.cut().min(ciphertext.len());
                     stream.socket.taken.extend_from_slice(&ciphertext[..count]);
-                    outbox.took(stream.sent(count));
+                    outbox.advance(stream.sent(count));
                 }
                 outbox.flush(|bytes| stream.send(bytes), Time(step as u64)).unwrap();
                 let waits = stream.sealed > 0 || !stream.pending.is_empty() || stream.channel.wants_send();
@@ -519,7 +524,7 @@ mod tests {
         /// Nothing is left behind that neither the socket nor the result of a read tells of.
         #[test]
         fn everything_is_read_once_and_in_order(pieces in prop::collection::vec(1usize..3_000, 1..10), cuts in cuts(), room in 1usize..900) {
-            let (mut toy, mut wanted) = (Toy::default(), Vec::new());
+            let (mut toy, mut wanted) = (ToyChannel::default(), Vec::new());
             for (step, length) in pieces.into_iter().enumerate() {
                 let bytes: Vec<u8> = (0..length).map(|at| (at * 7 + step) as u8).collect();
                 let mut sealed = 0;
@@ -528,13 +533,13 @@ mod tests {
                 }
                 wanted.extend(bytes);
             }
-            let socket = Script { gives: toy.sendable, cuts, ..Script::default() };
-            let mut stream = Encrypted::new(socket, Box::<Toy>::default());
-            let (mut receiver, mut read, mut into) = (Receiver::new(IoUring::Off), Vec::new(), vec![0; room]);
+            let socket = ScriptedStream { gives: toy.sendable, cuts, ..ScriptedStream::default() };
+            let mut stream = EncryptedStream::new(socket, Box::<ToyChannel>::default());
+            let (mut receiver, mut read, mut into) = (SocketReader::new(IoUring::Off), Vec::new(), vec![0; room]);
             loop {
                 let received = stream.receive(&mut receiver, &mut into).unwrap();
                 read.extend_from_slice(&into[..received.bytes]);
-                let told = received.came == Came::More || !stream.socket.gives.is_empty();
+                let told = received.state == ReadState::More || !stream.socket.gives.is_empty();
                 prop_assert!(told || !stream.channel.holds_plaintext());
                 if !told {
                     break;

@@ -1,16 +1,16 @@
 //! State that the cores of a server share, and requests of a protocol and its tasks to the engine.
 
-use crate::encryption::{Encryption, Tally};
+use crate::encryption::{Encryption, HandshakeCounters};
 use crate::job::{ConnectionId, Job};
-use crate::mail::Mail;
+use crate::mailboxes::Mailboxes;
 use crate::protocol::Protocol;
-use crate::statistics::{self, About, Statistics};
+use crate::statistics::{self, ServiceInfo, Statistics};
 use crate::tenants::TenantTable;
-use leeward_core::server::{CoresGranted, Downstream, Gauges};
+use leeward_core::server::{CoreGrant, Downstream, Gauges};
 use leeward_core::units::Nanos;
-use leeward_host::{Counters, Counts, Pulse, Rehearsal};
+use leeward_host::{ControlTicker, Counters, RequestCounts, ShadowMode};
 use leeward_observe::Watch;
-use leeward_runtime::allocation::Bystander;
+use leeward_runtime::allocation::AllocationMessages;
 use leeward_runtime::cores::Shared;
 use leeward_runtime::tasks::current_core;
 use mio::net::TcpStream;
@@ -18,18 +18,18 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 /// From one core to another.
-pub(crate) enum Message<D> {
+pub(crate) enum CoreMessage<D> {
     /// Look after this connection.
     Adopt(TcpStream),
     /// A call of yours has ended: stolen, or a task.
-    Done(ConnectionId, D),
+    Completion(ConnectionId, D),
 }
 
 /// State that the cores share besides their run queues: the controller's slow half, counters, messages.
-pub(crate) struct Common<D> {
-    pub(crate) pulse: Pulse,
+pub(crate) struct EngineState<D> {
+    pub(crate) ticker: ControlTicker,
     pub(crate) counters: Vec<Counters>,
-    pub(crate) mail: Mail<Message<D>>,
+    pub(crate) mailboxes: Mailboxes<CoreMessage<D>>,
     /// The objective.
     pub(crate) slo: Nanos,
     /// The delay that the controller aims at, if it aims at one.
@@ -37,42 +37,42 @@ pub(crate) struct Common<D> {
     /// Watch over the server, if one is kept.
     pub(crate) watch: Option<Arc<Watch>>,
     /// The controller's rehearsal, if it rehearses.
-    pub(crate) rehearsal: Option<Rehearsal>,
-    pub(crate) about: About,
+    pub(crate) shadow: Option<ShadowMode>,
+    pub(crate) about: ServiceInfo,
     /// Encryption of all connections, if they are encrypted, and their handshakes.
     pub(crate) encryption: Option<Arc<dyn Encryption>>,
     pub(crate) tenants: Arc<TenantTable>,
-    pub(crate) tally: Tally,
+    pub(crate) handshakes: HandshakeCounters,
 }
 
-impl<D> Common<D> {
-    pub(crate) fn counts(&self) -> Counts {
+impl<D> EngineState<D> {
+    pub(crate) fn counts(&self) -> RequestCounts {
         Counters::sum(&self.counters)
     }
 }
 
 /// The controller's slow half, as an allocator sees it.
-pub(crate) struct SlowHalf<D>(pub(crate) Arc<Common<D>>);
+pub(crate) struct SlowHalf<D>(pub(crate) Arc<EngineState<D>>);
 
-impl<D: Send> Bystander for SlowHalf<D> {
+impl<D: Send> AllocationMessages for SlowHalf<D> {
     fn rejected(&self) -> u64 {
-        self.0.counters.iter().map(|core| core.dropped.load(Ordering::Relaxed)).sum()
+        self.0.counters.iter().map(|core| core.rejected.load(Ordering::Relaxed)).sum()
     }
 
-    fn changed(&self, event: &CoresGranted) {
-        self.0.pulse.cores_granted(event);
+    fn cores_changed(&self, event: &CoreGrant) {
+        self.0.ticker.cores_granted(event);
     }
 }
 
 /// A running engine. Clones are the same one.
 pub struct Handle<P: Protocol> {
-    pub(crate) common: Arc<Common<P::Done>>,
+    pub(crate) engine: Arc<EngineState<P::Completion>>,
     pub(crate) shared: Arc<Shared<Job<P::Call>>>,
 }
 
 impl<P: Protocol> Clone for Handle<P> {
     fn clone(&self) -> Self {
-        Handle { common: Arc::clone(&self.common), shared: Arc::clone(&self.shared) }
+        Handle { engine: Arc::clone(&self.engine), shared: Arc::clone(&self.shared) }
     }
 }
 
@@ -83,23 +83,23 @@ impl<P: Protocol> Handle<P> {
     }
 
     /// Requests so far.
-    pub fn counts(&self) -> Counts {
-        self.common.counts()
+    pub fn counts(&self) -> RequestCounts {
+        self.engine.counts()
     }
 
     /// The controller's state.
     pub fn gauges(&self) -> Gauges {
-        self.common.pulse.gauges()
+        self.engine.ticker.gauges()
     }
 
     /// Whether the controller rehearses.
-    pub fn rehearses(&self) -> bool {
-        self.common.rehearsal.is_some()
+    pub fn is_shadow(&self) -> bool {
+        self.engine.shadow.is_some()
     }
 
     /// Tells the controller what the servers behind this one let through, before its next tick.
     pub fn downstream(&self, event: &Downstream) {
-        self.common.pulse.downstream(event);
+        self.engine.ticker.downstream(event);
     }
 
     /// The queueing delay at this moment.
@@ -108,11 +108,11 @@ impl<P: Protocol> Handle<P> {
     }
 
     /// Hands the end of a call to the core that answers it, from wherever a task has ended.
-    pub fn finish(&self, core: usize, to: ConnectionId, done: P::Done) {
+    pub fn finish(&self, core: usize, to: ConnectionId, done: P::Completion) {
         // A core that runs the task itself looks at its messages next.
-        self.common.mail.leave(core, Message::Done(to, done));
+        self.engine.mailboxes.leave(core, CoreMessage::Completion(to, done));
         if current_core() != Some(core) {
-            self.common.mail.wake(core);
+            self.engine.mailboxes.wake(core);
         }
     }
 
@@ -122,17 +122,17 @@ impl<P: Protocol> Handle<P> {
         let (counts, gauges) = (self.counts(), self.gauges());
         Statistics {
             uptime_ns: now.0,
-            cores: self.common.mail.cores() as u64,
+            cores: self.engine.mailboxes.cores() as u64,
             idle_ns: self.shared.unused().0,
             received: counts.received,
             completed: counts.completed,
             failed: counts.failed,
-            in_time: Counters::in_time(&self.common.counters),
-            slo_ns: self.common.slo.0,
-            latency: Counters::latencies(&self.common.counters),
-            drops: Counters::drops(&self.common.counters),
+            in_time: Counters::in_time(&self.engine.counters),
+            slo_ns: self.engine.slo.0,
+            latency: Counters::latencies(&self.engine.counters),
+            drops: Counters::rejections(&self.engine.counters),
             abandoned: counts.abandoned,
-            foreseen: self.common.rehearsal.as_ref().map(Rehearsal::foreseen),
+            foreseen: self.engine.shadow.as_ref().map(ShadowMode::shadow_rejections),
             connections: counts.connections,
             overflowed: counts.overflowed,
             retransmitted: counts.retransmitted,
@@ -143,8 +143,8 @@ impl<P: Protocol> Handle<P> {
             credits_issued: gauges.credits_issued,
             concurrency_limit: gauges.concurrency_limit,
             priority_threshold: gauges.priority_threshold,
-            about: self.common.about.clone(),
-            tls: self.common.encryption.as_deref().map(|encryption| self.common.tally.told(encryption)),
+            about: self.engine.about.clone(),
+            tls: self.engine.encryption.as_deref().map(|encryption| self.engine.handshakes.statistics(encryption)),
             locks: statistics::locks(),
         }
     }

@@ -32,7 +32,7 @@ impl Input for Decoder {
 
     #[inline]
     fn filled(&mut self, count: usize) {
-        Decoder::filled(self, count);
+        Decoder::advance(self, count);
     }
 
     #[inline]
@@ -42,7 +42,7 @@ impl Input for Decoder {
 
     #[inline]
     fn wanted(&self) -> usize {
-        Decoder::wanted(self)
+        Decoder::required_capacity(self)
     }
 
     #[inline]

@@ -14,16 +14,16 @@ pub struct ConnectionId {
 
 /// Where a call came from, and its end goes.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Parcel {
+pub(crate) struct ReplyAddress {
     /// The core that owns the connection.
-    pub(crate) home: usize,
-    pub(crate) to: ConnectionId,
+    pub(crate) core: usize,
+    pub(crate) connection: ConnectionId,
 }
 
 /// An admitted request in a run queue.
 pub struct Job<C> {
-    pub(crate) parcel: Parcel,
-    pub(crate) arrived: Time,
+    pub(crate) reply_to: ReplyAddress,
+    pub(crate) arrival: Time,
     /// When it was put into the queue.
     pub(crate) queued: Time,
     pub(crate) is_admitted: bool,

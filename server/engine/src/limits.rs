@@ -15,21 +15,21 @@ pub struct Limits {
     pub unsent: usize,
     /// Memory for requests that are coming and are longer than a connection's own buffer, in bytes, of all connections
     /// together.
-    pub receiving: usize,
+    pub receive_memory: usize,
     /// Memory of answers that have not been taken, in bytes, of all connections together. Beyond it only connections are read that take
     /// theirs, and beyond twice as much none; with a protocol that [bounds](crate::Protocol::BOUNDS_ANSWERS) its answers these are the ones
     /// that may have long answers.
-    pub sending: usize,
+    pub send_memory: usize,
     /// A connection from which nothing has come for this long, and which is owed nothing, ends. `None`: never.
-    pub silence: Option<Nanos>,
+    pub idle_timeout: Option<Nanos>,
     /// A connection that takes longer for one request ends.
-    pub part: Nanos,
+    pub request_timeout: Nanos,
     /// A connection that takes nothing for this long ends.
-    pub stuck: Nanos,
+    pub write_timeout: Nanos,
     /// A stop waits this long for answers to go out.
-    pub drain: Nanos,
+    pub drain_timeout: Nanos,
     /// An encrypted connection has this long from its beginning to the end of its handshake, its wait for a turn included.
-    pub handshake: Nanos,
+    pub handshake_timeout: Nanos,
     /// Whether several sockets may be read and written in one system call.
     pub io_uring: IoUring,
     /// Budget of a request for queues if it brings none.
@@ -45,13 +45,13 @@ impl Default for Limits {
         Limits {
             connections: 16_384,
             unsent: 1 << 20,
-            receiving: 64 << 20,
-            sending: 128 << 20,
-            silence: Some(Nanos::from_secs(300)),
-            part: Nanos::from_secs(300),
-            stuck: Nanos::from_secs(10),
-            drain: Nanos::from_secs(5),
-            handshake: Nanos::from_secs(3),
+            receive_memory: 64 << 20,
+            send_memory: 128 << 20,
+            idle_timeout: Some(Nanos::from_secs(300)),
+            request_timeout: Nanos::from_secs(300),
+            write_timeout: Nanos::from_secs(10),
+            drain_timeout: Nanos::from_secs(5),
+            handshake_timeout: Nanos::from_secs(3),
             io_uring: IoUring::Auto,
             budget: Budget::UNLIMITED,
             slo: Nanos::ZERO,

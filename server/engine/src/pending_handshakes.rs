@@ -6,10 +6,10 @@
 //! here: how much time handshakes have (`fair_shares`), and what a handshake consists of
 //! ([`crate::Encryption`]).
 
-use crate::encryption::{Channel, Encryption, Sender};
-use crate::farewell::Farewell;
+use crate::closing_handshake::ClosingHandshake;
+use crate::encryption::{Encryption, SecureChannel, StreamWriter};
 use crate::job::ConnectionId;
-use crate::receive::{Came, Received, Receiver};
+use crate::receive::{ReadOutcome, ReadState, SocketReader};
 use crate::stream::Stream;
 use leeward_core::units::{Nanos, Time};
 use std::collections::{BTreeMap, VecDeque};
@@ -19,7 +19,7 @@ use std::io;
 /// certificates.
 const STEP: usize = 4 * 1024;
 /// While all places are taken, a new connection that has sent nothing for so long makes room.
-const HURRY: Nanos = Nanos::from_millis(250);
+const CROWDED_TIMEOUT: Nanos = Nanos::from_millis(250);
 
 /// Reasons to refuse a connection besides those of the encryption itself.
 pub(crate) mod reason {
@@ -34,14 +34,14 @@ pub(crate) mod reason {
     /// The peer speaks something else.
     pub(crate) const PLAINTEXT: &str = "plaintext";
     /// The peer's identity is not in the table of tenants, and such are refused.
-    pub(crate) const STRANGER: &str = "stranger";
+    pub(crate) const UNKNOWN_IDENTITY: &str = "stranger";
 }
 
 /// Bounds of a handshake.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct HandshakeLimits {
     /// Time from the beginning of a connection to the end of its handshake.
-    pub(crate) patience: Nanos,
+    pub(crate) timeout: Nanos,
     /// Time in which a refused connection may take its reason.
     pub(crate) linger: Nanos,
     /// Bytes of a refused connection that are thrown away meanwhile.
@@ -49,25 +49,25 @@ pub(crate) struct HandshakeLimits {
 }
 
 /// A connection whose handshake is not over.
-struct Pending<S> {
+struct PendingHandshake<S> {
     socket: S,
     id: ConnectionId,
     /// `None` before anything has come.
-    channel: Option<Box<dyn Channel>>,
+    channel: Option<Box<dyn SecureChannel>>,
     since: Time,
     /// When its handshake last went on: a byte now and then is no reason to keep its place.
-    heard: Time,
+    last_progress: Time,
     is_queued: bool,
     hung_up: bool,
     /// Poll in which it came: readiness that this poll tells of its place is another connection's.
     poll: u64,
     /// When it was refused. It may take the reason before it is closed.
-    ending_since: Option<Time>,
+    closing_since: Option<Time>,
     discarded: usize,
 }
 
 /// Fate of a connection after a step.
-enum Step {
+enum StepOutcome {
     /// Waits for its peer.
     Waits,
     /// May go on at once, after others.
@@ -83,44 +83,44 @@ enum Step {
 }
 
 /// A connection whose handshake is over.
-pub(crate) struct Established<S> {
+pub(crate) struct EstablishedConnection<S> {
     pub(crate) id: ConnectionId,
     pub(crate) socket: S,
-    pub(crate) channel: Box<dyn Channel>,
+    pub(crate) channel: Box<dyn SecureChannel>,
     /// Whether the poll has said that the peer sends nothing more.
     pub(crate) hung_up: bool,
 }
 
 /// A connection that is to be closed.
-pub(crate) struct Closed<S> {
+pub(crate) struct ClosedConnection<S> {
     pub(crate) id: ConnectionId,
     pub(crate) socket: S,
 }
 
 /// Outcome of a turn. A connection that it holds is no longer pending.
-pub(crate) enum Outcome<S> {
+pub(crate) enum HandshakeOutcome<S> {
     /// The handshake goes on.
     Pending,
-    Done(Established<S>),
+    Done(EstablishedConnection<S>),
     /// The peer speaks something else, and is told so by its protocol.
-    Plaintext(Closed<S>),
+    Plaintext(ClosedConnection<S>),
     /// The connection is refused now, for this reason, or was refused before. Without a connection
     /// it takes its reason first.
-    Refused(Option<&'static str>, Option<Closed<S>>),
+    Refused(Option<&'static str>, Option<ClosedConnection<S>>),
 }
 
 /// Pending handshakes of a core.
 pub(crate) struct PendingHandshakes<S> {
-    pending: BTreeMap<u32, Pending<S>>,
+    pending: BTreeMap<u32, PendingHandshake<S>>,
     /// Connections with something to read, in turn.
-    turns: VecDeque<ConnectionId>,
+    ready: VecDeque<ConnectionId>,
     poll: u64,
     limits: HandshakeLimits,
 }
 
 impl<S: Stream> PendingHandshakes<S> {
     pub(crate) fn new(limits: HandshakeLimits) -> Self {
-        PendingHandshakes { pending: BTreeMap::new(), turns: VecDeque::new(), poll: 0, limits }
+        PendingHandshakes { pending: BTreeMap::new(), ready: VecDeque::new(), poll: 0, limits }
     }
 
     /// How many there are.
@@ -134,22 +134,22 @@ impl<S: Stream> PendingHandshakes<S> {
     }
 
     /// Whether a connection waits for a step.
-    pub(crate) fn has_turns(&self) -> bool {
-        !self.turns.is_empty()
+    pub(crate) fn has_ready(&self) -> bool {
+        !self.ready.is_empty()
     }
 
     /// Adds a connection.
     pub(crate) fn add(&mut self, id: ConnectionId, socket: S, now: Time) {
-        let pending = Pending {
+        let pending = PendingHandshake {
             socket,
             id,
             channel: None,
             since: now,
-            heard: now,
+            last_progress: now,
             is_queued: false,
             hung_up: false,
             poll: self.poll,
-            ending_since: None,
+            closing_since: None,
             discarded: 0,
         };
         self.pending.insert(id.slot, pending);
@@ -171,76 +171,76 @@ impl<S: Stream> PendingHandshakes<S> {
             && !pending.is_queued
         {
             pending.is_queued = true;
-            self.turns.push_back(pending.id);
+            self.ready.push_back(pending.id);
         }
     }
 
     /// Gives the next connection its turn: one step. `None` if none waits.
-    pub(crate) fn turn(
+    pub(crate) fn step_next(
         &mut self,
         encryption: &dyn Encryption,
-        receiver: &mut Receiver,
+        receiver: &mut SocketReader,
         now: Time,
-    ) -> Option<Outcome<S>> {
-        let id = self.turns.pop_front()?;
+    ) -> Option<HandshakeOutcome<S>> {
+        let id = self.ready.pop_front()?;
         let limits = self.limits;
         let Some(pending) = self.pending.get_mut(&id.slot).filter(|pending| pending.id == id) else {
-            return Some(Outcome::Pending);
+            return Some(HandshakeOutcome::Pending);
         };
         pending.is_queued = false;
-        if pending.ending_since.is_some() {
+        if pending.closing_since.is_some() {
             let left = pending.socket.discard(&mut pending.discarded, limits.discarded);
-            let closed = if left == Farewell::More { None } else { self.remove(id.slot) };
-            return Some(Outcome::Refused(None, closed));
+            let closed = if left == ClosingHandshake::Pending { None } else { self.remove(id.slot) };
+            return Some(HandshakeOutcome::Refused(None, closed));
         }
         let mut scratch = receiver.borrow_scratch();
         let received = pending.socket.receive(receiver, &mut scratch[..STEP]);
         let step = match received {
-            Err(_) => Step::Closed(reason::LEFT),
-            Ok(received) => pending.step(received, &scratch[..received.bytes], encryption, limits.patience, now),
+            Err(_) => StepOutcome::Closed(reason::LEFT),
+            Ok(received) => pending.step(received, &scratch[..received.bytes], encryption, limits.timeout, now),
         };
         receiver.give_back(scratch);
         Some(self.outcome(id.slot, step, now))
     }
 
-    fn outcome(&mut self, slot: u32, step: Step, now: Time) -> Outcome<S> {
+    fn outcome(&mut self, slot: u32, step: StepOutcome, now: Time) -> HandshakeOutcome<S> {
         match step {
-            Step::Waits => Outcome::Pending,
-            Step::GoesOn => {
+            StepOutcome::Waits => HandshakeOutcome::Pending,
+            StepOutcome::GoesOn => {
                 self.queue(slot);
-                Outcome::Pending
+                HandshakeOutcome::Pending
             }
-            Step::Done => match self.pending.remove(&slot) {
-                Some(Pending { socket, id, channel: Some(channel), hung_up, .. }) => {
-                    Outcome::Done(Established { id, socket, channel, hung_up })
+            StepOutcome::Done => match self.pending.remove(&slot) {
+                Some(PendingHandshake { socket, id, channel: Some(channel), hung_up, .. }) => {
+                    HandshakeOutcome::Done(EstablishedConnection { id, socket, channel, hung_up })
                 }
                 // A handshake without a channel is never done.
-                _ => Outcome::Pending,
+                _ => HandshakeOutcome::Pending,
             },
-            Step::Plaintext => self.remove(slot).map_or(Outcome::Pending, Outcome::Plaintext),
-            Step::Closed(reason) => Outcome::Refused(Some(reason), self.remove(slot)),
-            Step::Refused(reason) => {
-                let Some(pending) = self.pending.get_mut(&slot) else { return Outcome::Pending };
-                pending.ending_since = Some(now);
+            StepOutcome::Plaintext => self.remove(slot).map_or(HandshakeOutcome::Pending, HandshakeOutcome::Plaintext),
+            StepOutcome::Closed(reason) => HandshakeOutcome::Refused(Some(reason), self.remove(slot)),
+            StepOutcome::Refused(reason) => {
+                let Some(pending) = self.pending.get_mut(&slot) else { return HandshakeOutcome::Pending };
+                pending.closing_since = Some(now);
                 let left = pending.socket.discard(&mut pending.discarded, self.limits.discarded);
-                let is_over = pending.socket.shutdown().is_err() || left != Farewell::More;
-                Outcome::Refused(Some(reason), if is_over { self.remove(slot) } else { None })
+                let is_over = pending.socket.shutdown().is_err() || left != ClosingHandshake::Pending;
+                HandshakeOutcome::Refused(Some(reason), if is_over { self.remove(slot) } else { None })
             }
         }
     }
 
-    fn remove(&mut self, slot: u32) -> Option<Closed<S>> {
-        self.pending.remove(&slot).map(|Pending { id, socket, .. }| Closed { id, socket })
+    fn remove(&mut self, slot: u32) -> Option<ClosedConnection<S>> {
+        self.pending.remove(&slot).map(|PendingHandshake { id, socket, .. }| ClosedConnection { id, socket })
     }
 
     /// Gives up connections whose time is over, and on a crowded server those that keep it waiting:
     /// each with its reason, unless it was refused before.
-    pub(crate) fn sweep(&mut self, is_crowded: bool, now: Time) -> Vec<(Option<&'static str>, Closed<S>)> {
-        let HandshakeLimits { patience, linger, .. } = self.limits;
+    pub(crate) fn scan(&mut self, is_crowded: bool, now: Time) -> Vec<(Option<&'static str>, ClosedConnection<S>)> {
+        let HandshakeLimits { timeout: patience, linger, .. } = self.limits;
         let mut over = Vec::new();
         for (slot, pending) in &self.pending {
-            let stalls = !pending.is_queued && is_crowded && now.since(pending.heard) > HURRY;
-            match pending.ending_since {
+            let stalls = !pending.is_queued && is_crowded && now.since(pending.last_progress) > CROWDED_TIMEOUT;
+            match pending.closing_since {
                 Some(since) if now.since(since) > linger || is_crowded => over.push((*slot, None)),
                 None if stalls || now.since(pending.since) > patience => {
                     over.push((*slot, Some(if pending.is_queued { reason::WAITED } else { reason::STALLED })));
@@ -252,36 +252,36 @@ impl<S: Stream> PendingHandshakes<S> {
     }
 
     /// Takes all connections: the server stops.
-    pub(crate) fn close(&mut self) -> Vec<Closed<S>> {
+    pub(crate) fn close(&mut self) -> Vec<ClosedConnection<S>> {
         let slots: Vec<u32> = self.pending.keys().copied().collect();
         slots.into_iter().filter_map(|slot| self.remove(slot)).collect()
     }
 }
 
-impl<S: Stream> Pending<S> {
+impl<S: Stream> PendingHandshake<S> {
     /// Goes on with the handshake after `received`.
     fn step(
         &mut self,
-        received: Received,
+        received: ReadOutcome,
         ciphertext: &[u8],
         encryption: &dyn Encryption,
         patience: Nanos,
         now: Time,
-    ) -> Step {
-        match received.came {
-            Came::End => return Step::Closed(reason::LEFT),
+    ) -> StepOutcome {
+        match received.state {
+            ReadState::End => return StepOutcome::Closed(reason::LEFT),
             // Perhaps there is room for the words that are left.
-            Came::Nothing => return self.send(Step::Waits),
-            Came::Drained | Came::More => {}
+            ReadState::Empty => return self.send(StepOutcome::Waits),
+            ReadState::Drained | ReadState::More => {}
         }
         let has_begun = self.channel.is_some();
         // Of a hello that is as old as that the client has given up, or is about to.
-        let age = now.since(self.since) + received.waited.unwrap_or(Nanos::ZERO);
+        let age = now.since(self.since) + received.wait.unwrap_or(Nanos::ZERO);
         if self.channel.is_none() {
             match ciphertext.first() {
-                Some(first) if !encryption.recognises(*first) => return Step::Plaintext,
-                _ if age > patience => return Step::Closed(reason::WAITED),
-                _ if self.hung_up => return Step::Closed(reason::LEFT),
+                Some(first) if !encryption.recognises(*first) => return StepOutcome::Plaintext,
+                _ if age > patience => return StepOutcome::Closed(reason::WAITED),
+                _ if self.hung_up => return StepOutcome::Closed(reason::LEFT),
                 _ => {}
             }
         }
@@ -289,37 +289,37 @@ impl<S: Stream> Pending<S> {
             Some(channel) => channel,
             empty => match encryption.accept() {
                 Ok(channel) => empty.insert(channel),
-                Err(broken) => return Step::Closed(broken.reason),
+                Err(broken) => return StepOutcome::Closed(broken.reason),
             },
         };
         if let Err(broken) = channel.absorb(ciphertext, &mut []) {
-            return match self.send(Step::Refused(broken.reason)) {
-                Step::Closed(_) => Step::Closed(broken.reason),
+            return match self.send(StepOutcome::Refused(broken.reason)) {
+                StepOutcome::Closed(_) => StepOutcome::Closed(broken.reason),
                 step => step,
             };
         }
         if !has_begun || channel.wants_send() {
-            self.heard = now;
+            self.last_progress = now;
         }
-        let next = match received.came {
-            _ if !channel.is_handshaking() => Step::Done,
-            Came::More => Step::GoesOn,
+        let next = match received.state {
+            _ if !channel.is_handshaking() => StepOutcome::Done,
+            ReadState::More => StepOutcome::GoesOn,
             // The poll does not tell again of an end that came together with bytes.
-            _ if self.hung_up => Step::GoesOn,
-            _ => Step::Waits,
+            _ if self.hung_up => StepOutcome::GoesOn,
+            _ => StepOutcome::Waits,
         };
         self.send(next)
     }
 
     /// Sends what the handshake has to say, and goes on so.
-    fn send(&mut self, next: Step) -> Step {
+    fn send(&mut self, next: StepOutcome) -> StepOutcome {
         let Some(channel) = &mut self.channel else { return next };
-        match channel.send(&mut Sender(&mut self.socket)) {
+        match channel.send(&mut StreamWriter(&mut self.socket)) {
             Ok(()) => next,
             // The rest goes when the poll says that there is room; of a session that has begun,
             // with its first answer.
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => next,
-            Err(_) => Step::Closed(reason::LEFT),
+            Err(_) => StepOutcome::Closed(reason::LEFT),
         }
     }
 }

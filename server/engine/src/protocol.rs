@@ -1,9 +1,9 @@
 //! The seam between the engine and a protocol: bytes in; calls, words and endings out. No socket, no clock.
 
 use crate::encryption::PeerIdentity;
+use crate::free_buffers::FreeBuffers;
 use crate::input::Input;
-use crate::spares::Spares;
-use crate::visit::Visit;
+use crate::poll_context::PollContext;
 use leeward_core::server::RejectReason;
 use leeward_core::units::{Method, Nanos, Tenant, Time};
 use leeward_runtime::tasks::ReadyTask;
@@ -18,10 +18,10 @@ pub trait Protocol: Sized + Send + 'static {
     /// An admitted request on its way to a core that executes it.
     type Call: Send + 'static;
     /// A request's end on its way back to its connection.
-    type Done: Send + 'static;
+    type Completion: Send + 'static;
 
     /// Whole requests of one connection that are handled before it is others' turn.
-    const TURN: usize;
+    const QUANTUM: usize;
     /// Whether a connection's requests are executed one after another.
     const IS_SERIAL: bool;
     /// Whether ends may come from outside of a core ([`crate::Handle::finish`]).
@@ -33,30 +33,39 @@ pub trait Protocol: Sized + Send + 'static {
     // ---- a connection's life ----
 
     /// Begins a connection.
-    fn open(&mut self, visit: &mut Visit<'_, Self::Call>) -> Self::Connection;
+    fn open(&mut self, visit: &mut PollContext<'_, Self::Call>) -> Self::Connection;
 
     /// The connection's client has proven who it is, before anything else of it has come. Its requests count for this tenant.
     fn identify(_: &mut Self::Connection, _: PeerIdentity, _: Tenant) {}
 
     /// Handles the next thing that has come, and decides about it.
-    fn next(&mut self, connection: &mut Self::Connection, visit: &mut Visit<'_, Self::Call>) -> Next<Self::Call>;
+    fn next(
+        &mut self,
+        connection: &mut Self::Connection,
+        visit: &mut PollContext<'_, Self::Call>,
+    ) -> ProtocolEvent<Self::Call>;
 
     /// Appends the answer to a call, and settles its account with the controller.
     fn answer(
         &mut self,
         connection: &mut Self::Connection,
-        done: Self::Done,
-        visit: &mut Visit<'_, Self::Call>,
-    ) -> After;
+        done: Self::Completion,
+        visit: &mut PollContext<'_, Self::Call>,
+    ) -> AnswerOutcome;
 
     /// The controller gives this connection's session an explicit credit. Whether the client was told.
-    fn credit(&mut self, connection: &mut Self::Connection, visit: &mut Visit<'_, Self::Call>) -> bool;
+    fn send_credit(&mut self, connection: &mut Self::Connection, visit: &mut PollContext<'_, Self::Call>) -> bool;
 
     /// The connection is to end: appends its last words. What is unanswered is abandoned, and returned as a number.
-    fn refuse(&mut self, connection: &mut Self::Connection, why: Ending, visit: &mut Visit<'_, Self::Call>) -> usize;
+    fn close_with(
+        &mut self,
+        connection: &mut Self::Connection,
+        why: CloseReason,
+        visit: &mut PollContext<'_, Self::Call>,
+    ) -> usize;
 
     /// The connection has gone. What is unanswered is abandoned, and returned as a number.
-    fn close(&mut self, connection: &mut Self::Connection, visit: &mut Visit<'_, Self::Call>) -> usize;
+    fn close(&mut self, connection: &mut Self::Connection, visit: &mut PollContext<'_, Self::Call>) -> usize;
 
     // ---- a connection's bytes ----
 
@@ -66,24 +75,24 @@ pub trait Protocol: Sized + Send + 'static {
     /// Whether more may be handled now: not while the peer has as much unanswered as it may. Unless said otherwise, that is
     /// one request.
     fn may_read(connection: &Self::Connection) -> bool {
-        Self::owed(connection) == 0
+        Self::unanswered(connection) == 0
     }
 
     /// Requests that are unanswered.
-    fn owed(connection: &Self::Connection) -> usize;
+    fn unanswered(connection: &Self::Connection) -> usize;
 
     /// Whether the connection ends as soon as it owes nothing.
-    fn is_leaving(_: &Self::Connection) -> bool {
+    fn is_closing(_: &Self::Connection) -> bool {
         false
     }
 
     /// Whether a peer that has closed its half is still owed answers.
-    fn outlives_its_peer(_: &Self::Connection) -> bool {
+    fn answers_half_closed(_: &Self::Connection) -> bool {
         true
     }
 
     /// A tenth of a second has passed. Whether the connection may be read again that might not be before.
-    fn on_sweep(_: &mut Self::Connection) -> bool {
+    fn on_scan(_: &mut Self::Connection) -> bool {
         false
     }
 
@@ -95,23 +104,29 @@ pub trait Protocol: Sized + Send + 'static {
     }
 
     /// Executes a call, or begins the task that does. It came at `arrived` and has `waited` since.
-    fn execute(&self, call: Self::Call, arrived: Time, waited: Nanos, spares: &mut Spares) -> Ran<Self::Done>;
+    fn execute(
+        &self,
+        call: Self::Call,
+        arrived: Time,
+        waited: Nanos,
+        spares: &mut FreeBuffers,
+    ) -> ExecuteOutcome<Self::Completion>;
 
     /// The end of a call that the controller refuses when its turn has come.
-    fn late(call: Self::Call, reason: RejectReason) -> Self::Done;
+    fn reject(call: Self::Call, reason: RejectReason) -> Self::Completion;
 }
 
 /// Result of [`Protocol::next`].
 #[derive(Debug)]
-pub enum Next<C> {
+pub enum ProtocolEvent<C> {
     /// Nothing whole is left: more bytes are needed.
-    Nothing,
+    Incomplete,
     /// Something that is dealt with, and was no request; words may stand in the output.
     Handled,
     /// A request to which its client was not entitled; the refusal stands in the output. It ends the connection's turn.
-    Unlawful,
+    Violation,
     /// A request that was decided against at once; the refusal stands in the output.
-    Refused,
+    Rejected,
     /// A request to be executed.
     Call {
         /// The request.
@@ -120,22 +135,22 @@ pub enum Next<C> {
         is_admitted: bool,
     },
     /// Something after which the connection ends.
-    End(Ending),
+    Close(CloseReason),
 }
 
 /// Fate of a connection after an answer.
 #[derive(Debug)]
-pub enum After {
+pub enum AnswerOutcome {
     /// The connection goes on.
-    GoOn,
+    Continue,
     /// The connection goes on: its answer was that there is no memory for a longer one. If that happens often, it goes on within a tenth of a second.
     Pause,
     /// The connection ends.
-    End(Ending),
+    Close(CloseReason),
 }
 
 /// Result of [`Protocol::execute`].
-pub enum Ran<D> {
+pub enum ExecuteOutcome<D> {
     /// The call has ended.
     Done(D),
     /// A task executes the call, and says its end by [`crate::Handle::finish`].
@@ -144,7 +159,7 @@ pub enum Ran<D> {
 
 /// Why a connection ends.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Ending {
+pub enum CloseReason {
     /// The server has as many connections as it takes.
     ConnectionLimit,
     /// The server is stopping and takes no new connection.
@@ -158,17 +173,17 @@ pub enum Ending {
     /// The server takes encrypted connections alone, and this one is not.
     Unencrypted,
     /// The client has proven who it is, and the server takes nobody of that name.
-    Stranger,
+    UnknownIdentity,
     /// The protocol's own reason: an offence, or the client's wish.
     Protocol {
         /// The protocol's code.
         code: u8,
         /// The words that the peer is told.
-        words: String,
+        message: String,
     },
 }
 
-impl Ending {
+impl CloseReason {
     /// The protocol's own end without a word.
-    pub const QUIET: Ending = Ending::Protocol { code: 0, words: String::new() };
+    pub const SILENT: CloseReason = CloseReason::Protocol { code: 0, message: String::new() };
 }

@@ -18,12 +18,12 @@ pub(crate) struct Readiness {
 
 /// The lists that have a connection.
 #[derive(Debug, Default)]
-pub(crate) struct Listed {
+pub(crate) struct ListFlags {
     is_unread: bool,
     is_dirty: bool,
 }
 
-impl Listed {
+impl ListFlags {
     /// Whether the next poll reads the connection.
     #[inline]
     pub(crate) fn is_unread(&self) -> bool {
@@ -58,7 +58,7 @@ impl Readiness {
 
     /// Has a connection read at the next poll: once, however often this is asked.
     #[inline]
-    pub(crate) fn read_later(&mut self, listed: &mut Listed, id: ConnectionId) {
+    pub(crate) fn read_later(&mut self, listed: &mut ListFlags, id: ConnectionId) {
         if !listed.is_unread {
             listed.is_unread = true;
             self.unread.push_back(id);
@@ -68,7 +68,7 @@ impl Readiness {
     /// Moves the first `most` connections that are to be read into `turns`. The others come first
     /// at the next poll: a crowd would else make one poll a long one.
     #[inline]
-    pub(crate) fn take_turns(&mut self, most: usize, turns: &mut Vec<ConnectionId>) {
+    pub(crate) fn take_unread(&mut self, most: usize, turns: &mut Vec<ConnectionId>) {
         let most = self.unread.len().min(most);
         turns.extend(self.unread.drain(..most));
     }
@@ -83,7 +83,7 @@ impl Readiness {
 
     /// Has a connection flushed with others.
     #[inline]
-    pub(crate) fn flush_later(&mut self, listed: &mut Listed, slot: u32, now: Time) {
+    pub(crate) fn flush_later(&mut self, listed: &mut ListFlags, slot: u32, now: Time) {
         if !listed.is_dirty {
             listed.is_dirty = true;
             if self.dirty.is_empty() {
@@ -140,7 +140,7 @@ impl PollWaits {
 
     /// A message has waited for so long. The wait that counts, if it is the longest of this poll.
     #[inline]
-    pub(crate) fn find(&mut self, waited: Nanos, now: Time) -> Option<Nanos> {
+    pub(crate) fn note(&mut self, waited: Nanos, now: Time) -> Option<Nanos> {
         // While the core slept, nothing was ahead of the message: that is no queueing delay.
         let waited = waited.min(now.since(self.woke));
         if waited > self.found {
@@ -180,18 +180,18 @@ mod tests {
     #[test]
     fn each_connection_is_read_once_and_in_turn() {
         let (mut readiness, mut turns) = (Readiness::new(), Vec::new());
-        let mut listed: Vec<Listed> = (0..5).map(|_| Listed::default()).collect();
+        let mut listed: Vec<ListFlags> = (0..5).map(|_| ListFlags::default()).collect();
         for _ in 0..2 {
             (0..5).for_each(|slot| readiness.read_later(&mut listed[slot as usize], id(slot)));
         }
-        readiness.take_turns(3, &mut turns);
+        readiness.take_unread(3, &mut turns);
         assert_eq!(turns, [id(0), id(1), id(2)]);
         listed[0].read();
         readiness.read_later(&mut listed[0], id(0));
         readiness.read_later(&mut listed[1], id(1));
         assert!(listed[0].is_unread() && readiness.has_unread());
         turns.clear();
-        readiness.take_turns(16, &mut turns);
+        readiness.take_unread(16, &mut turns);
         assert_eq!(turns, [id(3), id(4), id(0)], "behind those that have waited");
         assert!(!readiness.has_unread());
     }
@@ -199,7 +199,7 @@ mod tests {
     #[test]
     fn the_first_dirty_connection_tells_how_long_they_wait() {
         let mut readiness = Readiness::new();
-        let mut listed = [Listed::default(), Listed::default()];
+        let mut listed = [ListFlags::default(), ListFlags::default()];
         readiness.flush_later(&mut listed[0], 7, Time(100));
         readiness.flush_later(&mut listed[1], 8, Time(150));
         readiness.flush_later(&mut listed[0], 7, Time(160));
@@ -214,12 +214,12 @@ mod tests {
     fn a_wait_counts_since_the_core_woke_and_the_longest_is_found_once() {
         let mut waits = PollWaits::default();
         waits.begin(Time(1_000), false);
-        assert_eq!((waits.unseen(), waits.find(Nanos(500), Time(1_000))), (Nanos::ZERO, None));
+        assert_eq!((waits.unseen(), waits.note(Nanos(500), Time(1_000))), (Nanos::ZERO, None));
         waits.begin(Time(1_300), true);
         assert_eq!((waits.unseen(), waits.polled()), (Nanos(300), Time(1_300)));
-        assert_eq!(waits.find(Nanos(200), Time(1_300)), Some(Nanos(200)));
-        assert_eq!(waits.find(Nanos(200), Time(1_300)), None);
-        assert_eq!(waits.find(Nanos(900), Time(1_300)), Some(Nanos(300)), "asleep before");
+        assert_eq!(waits.note(Nanos(200), Time(1_300)), Some(Nanos(200)));
+        assert_eq!(waits.note(Nanos(200), Time(1_300)), None);
+        assert_eq!(waits.note(Nanos(900), Time(1_300)), Some(Nanos(300)), "asleep before");
         assert_eq!(waits.found(), Nanos(300));
         waits.begin(Time(1_310), true);
         assert_eq!(waits.found(), Nanos::ZERO);

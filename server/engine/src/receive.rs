@@ -16,20 +16,20 @@ const SCRATCH: usize = 16 * 1024;
 
 /// Result of a read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Received {
+pub struct ReadOutcome {
     /// How many bytes.
     pub bytes: usize,
     /// Prospect of reading again.
-    pub came: Came,
+    pub state: ReadState,
     /// How long the last of the bytes had been with the kernel, if it says.
-    pub waited: Option<Nanos>,
+    pub wait: Option<Nanos>,
 }
 
 /// State of the socket after reading.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Came {
+pub enum ReadState {
     /// Nothing, not even an end.
-    Nothing,
+    Empty,
     /// All that was there.
     Drained,
     /// Something; more may be there.
@@ -38,18 +38,18 @@ pub enum Came {
     End,
 }
 
-impl Received {
-    pub(crate) const NOTHING: Received = Received { bytes: 0, came: Came::Nothing, waited: None };
+impl ReadOutcome {
+    pub(crate) const NOTHING: ReadOutcome = ReadOutcome { bytes: 0, state: ReadState::Empty, wait: None };
 
     /// So many bytes into room for so many.
     pub(crate) fn of(bytes: usize, room: usize, waited: Option<Nanos>) -> Self {
         let came = match bytes {
-            0 => Came::End,
+            0 => ReadState::End,
             // A stream socket that gives less than asked for has no more (epoll(7), on edge triggering).
-            _ if bytes < room => Came::Drained,
-            _ => Came::More,
+            _ if bytes < room => ReadState::Drained,
+            _ => ReadState::More,
         };
-        Received { bytes, came, waited }
+        ReadOutcome { bytes, state: came, wait: waited }
     }
 }
 
@@ -64,7 +64,7 @@ pub enum IoUring {
 }
 
 /// Means of reading for a core: room for the kernel's control messages.
-pub struct Receiver {
+pub struct SocketReader {
     control: Vec<u8>,
     /// Several sockets in one call, if the kernel can.
     pub(crate) batch: Option<Batch>,
@@ -72,11 +72,11 @@ pub struct Receiver {
     scratch: Box<[u8]>,
 }
 
-impl Receiver {
+impl SocketReader {
     /// Room for them, and for several sockets in one call where that may be and the kernel can.
     pub fn new(io_uring: IoUring) -> Self {
         let batch = (io_uring == IoUring::Auto).then(Batch::new).and_then(Result::ok);
-        Receiver { control: nix::cmsg_space!([TimeSpec; 3]), batch, scratch: Box::default() }
+        SocketReader { control: nix::cmsg_space!([TimeSpec; 3]), batch, scratch: Box::default() }
     }
 
     /// Room for ciphertext, to be [given back](Receiver::give_back).
@@ -99,17 +99,17 @@ impl Receiver {
     ///
     /// # Errors
     /// The socket's, but for having nothing.
-    pub fn receive(&mut self, stream: &TcpStream, into: &mut [u8]) -> io::Result<Received> {
+    pub fn receive(&mut self, stream: &TcpStream, into: &mut [u8]) -> io::Result<ReadOutcome> {
         loop {
             match self.receive_once(stream, into) {
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(Received::NOTHING),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(ReadOutcome::NOTHING),
                 received => return received,
             }
         }
     }
 
-    fn receive_once(&mut self, stream: &TcpStream, into: &mut [u8]) -> io::Result<Received> {
+    fn receive_once(&mut self, stream: &TcpStream, into: &mut [u8]) -> io::Result<ReadOutcome> {
         let room = into.len();
         let mut slices = [IoSliceMut::new(into)];
         let message = recvmsg::<()>(stream.as_raw_fd(), &mut slices, Some(&mut self.control), MsgFlags::empty())?;
@@ -120,7 +120,7 @@ impl Receiver {
                 waited = age(Duration::from(stamps.system));
             }
         }
-        Ok(Received::of(message.bytes, room, waited))
+        Ok(ReadOutcome::of(message.bytes, room, waited))
     }
 }
 
@@ -152,15 +152,15 @@ mod tests {
         let mut peer = Blocking::connect(listener.local_addr().unwrap()).unwrap();
         let (stream, _) = listener.accept().unwrap();
         let stream = TcpStream::from_std(stream);
-        Receiver::prepare(&stream);
+        SocketReader::prepare(&stream);
         // The kernel begins to stamp a moment after the first socket asks for it.
         std::thread::sleep(Duration::from_millis(50));
         peer.write_all(b"hello").unwrap();
         std::thread::sleep(Duration::from_millis(20));
         let mut into = [0; 16];
-        let received = Receiver::new(IoUring::Off).receive(&stream, &mut into).unwrap();
-        assert_eq!((received.bytes, received.came), (5, Came::Drained));
-        if let Some(waited) = received.waited {
+        let received = SocketReader::new(IoUring::Off).receive(&stream, &mut into).unwrap();
+        assert_eq!((received.bytes, received.state), (5, ReadState::Drained));
+        if let Some(waited) = received.wait {
             assert!(waited >= Nanos::from_millis(20), "{waited}");
         }
     }

@@ -6,7 +6,7 @@ use crate::protocol::Protocol;
 use crate::statistics::Statistics;
 use leeward_core::server::Gauges;
 use leeward_core::units::Nanos;
-use leeward_host::Counts;
+use leeward_host::RequestCounts;
 use leeward_observe::Source;
 use leeward_runtime::{CoreUsage, Cores};
 use std::io;
@@ -16,10 +16,10 @@ use std::sync::Arc;
 
 /// A running server, whatever it speaks: see [`Running`] for what can be asked. Dropping it does not stop it: see
 /// [`Server::stop`].
-pub struct Server(Box<dyn Running>);
+pub struct Server(Box<dyn RunningServer>);
 
 /// Questions to a running server. Asked seldom, so a virtual call is no matter.
-pub trait Running: Send + Sync {
+pub trait RunningServer: Send + Sync {
     /// Where it listens.
     fn address(&self) -> SocketAddr;
 
@@ -29,7 +29,7 @@ pub trait Running: Send + Sync {
     }
 
     /// Requests so far.
-    fn counts(&self) -> Counts;
+    fn counts(&self) -> RequestCounts;
 
     /// The controller's state.
     fn gauges(&self) -> Gauges;
@@ -58,7 +58,7 @@ pub trait Running: Send + Sync {
     ///
     /// # Errors
     /// What made a core end before its time.
-    fn stop(self: Box<Self>) -> io::Result<Counts>;
+    fn stop(self: Box<Self>) -> io::Result<RequestCounts>;
 }
 
 struct Engine<P: Protocol> {
@@ -68,7 +68,7 @@ struct Engine<P: Protocol> {
     handle: Handle<P>,
 }
 
-impl<P: Protocol> Running for Engine<P> {
+impl<P: Protocol> RunningServer for Engine<P> {
     fn address(&self) -> SocketAddr {
         self.address
     }
@@ -77,7 +77,7 @@ impl<P: Protocol> Running for Engine<P> {
         self.datagrams
     }
 
-    fn counts(&self) -> Counts {
+    fn counts(&self) -> RequestCounts {
         self.handle.counts()
     }
 
@@ -110,7 +110,7 @@ impl<P: Protocol> Running for Engine<P> {
         self.handle.shared().is_stopping()
     }
 
-    fn stop(self: Box<Self>) -> io::Result<Counts> {
+    fn stop(self: Box<Self>) -> io::Result<RequestCounts> {
         self.cores.stop();
         self.cores.join()?;
         Ok(self.handle.counts())
@@ -128,7 +128,7 @@ impl Server {
     }
 
     /// A server of another kind than the engine's own.
-    pub fn of(running: impl Running + 'static) -> Self {
+    pub fn of(running: impl RunningServer + 'static) -> Self {
         Server(Box::new(running))
     }
 
@@ -136,15 +136,15 @@ impl Server {
     ///
     /// # Errors
     /// What made a core end before its time.
-    pub fn stop(self) -> io::Result<Counts> {
+    pub fn stop(self) -> io::Result<RequestCounts> {
         self.0.stop()
     }
 }
 
 impl Deref for Server {
-    type Target = dyn Running;
+    type Target = dyn RunningServer;
 
-    fn deref(&self) -> &(dyn Running + 'static) {
+    fn deref(&self) -> &(dyn RunningServer + 'static) {
         &*self.0
     }
 }

@@ -1,7 +1,7 @@
 //! Statistics of a server: counters since its start, the controller's state, its locks. Told as JSON, in each
 //! protocol's own way; `leeward top` shows it. What is measured and how often it is asked is not decided here.
 
-use crate::encryption::Handshakes;
+use crate::encryption::HandshakeStatistics;
 use leeward_observe::LatencyCounts;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -64,18 +64,18 @@ pub struct Statistics {
     /// The least importance that is admitted, with a controller that has a threshold.
     pub priority_threshold: Option<f64>,
     /// Description of what it serves.
-    pub about: About,
+    pub about: ServiceInfo,
     /// Handshakes of a server whose connections are encrypted.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub tls: Option<Handshakes>,
+    pub tls: Option<HandshakeStatistics>,
     /// Locks, those first that were waited for longest; all of the server's process.
-    pub locks: Vec<Lock>,
+    pub locks: Vec<LockStatistics>,
 }
 
 /// Description of what a server serves: a tier refuses leaves that are not the ones that it needs.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
-pub struct About {
+pub struct ServiceInfo {
     /// The service's name.
     pub service: Option<String>,
     /// The part of the data that it has, from 1, and how many there are.
@@ -89,7 +89,7 @@ pub struct About {
 /// The locks of one name and kind.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
-pub struct Lock {
+pub struct LockStatistics {
     /// Their name.
     pub name: String,
     /// Kind of these locks: `mutex`, `rwlock`, `condvar`, `semaphore`, `channel`.
@@ -128,14 +128,14 @@ impl Statistics {
     }
 
     /// Rejected, for whatever reason.
-    pub fn dropped(&self) -> u64 {
+    pub fn rejected(&self) -> u64 {
         self.drops.values().fold(0, |sum, count| sum.saturating_add(*count))
     }
 }
 
 /// The process's locks as they are told.
-pub(crate) fn locks() -> Vec<Lock> {
-    let told = |lock: &leeward_runtime::locks::LockStats| Lock {
+pub(crate) fn locks() -> Vec<LockStatistics> {
+    let told = |lock: &leeward_runtime::locks::LockStats| LockStatistics {
         name: lock.name.chars().take(LONGEST_NAME).collect(),
         kind: lock.kind.name().into(),
         acquired: lock.acquired,
@@ -156,13 +156,13 @@ mod tests {
 
     #[test]
     fn what_is_told_is_understood_by_other_versions() {
-        let lock = Lock { name: "a \"name\"".into(), waited_ns: 7, ..Lock::default() };
+        let lock = LockStatistics { name: "a \"name\"".into(), waited_ns: 7, ..LockStatistics::default() };
         let drops = BTreeMap::from([("Delay".to_string(), 3), ("Lock".to_string(), 4)]);
         let told = Statistics { received: 9, drops, credit_pool: Some(-1), locks: vec![lock], ..Statistics::default() };
         assert_eq!(Statistics::parse(told.to_json().as_bytes()).unwrap(), told);
-        assert_eq!(told.dropped(), 7);
+        assert_eq!(told.rejected(), 7);
         let part = br#"{"about": {"service": "a-leaf", "part": [2, 4], "colour": "red"}}"#;
-        let about = About { service: Some("a-leaf".into()), part: Some((2, 4)), ..About::default() };
+        let about = ServiceInfo { service: Some("a-leaf".into()), part: Some((2, 4)), ..ServiceInfo::default() };
         assert_eq!(Statistics::parse(part).unwrap().about, about);
         let other = Statistics::parse(br#"{"received": 5, "moons": [1]}"#).unwrap();
         assert_eq!(other, Statistics { received: 5, ..Statistics::default() });

@@ -1,8 +1,8 @@
 //! The transport of a connection: ordered bytes, whatever carries them. TCP is one.
 
 use crate::batch::lowat;
-use crate::farewell::{Farewell, discard};
-use crate::receive::{Received, Receiver};
+use crate::closing_handshake::{ClosingHandshake, discard};
+use crate::receive::{ReadOutcome, SocketReader};
 use mio::net::TcpStream;
 use mio::{Interest, Registry, Token};
 use std::io::{self, Write};
@@ -33,7 +33,7 @@ pub trait Stream: Sized + Send + 'static {
     ///
     /// # Errors
     /// The transport's, but for having nothing.
-    fn receive(&mut self, receiver: &mut Receiver, into: &mut [u8]) -> io::Result<Received>;
+    fn receive(&mut self, receiver: &mut SocketReader, into: &mut [u8]) -> io::Result<ReadOutcome>;
 
     /// Writes some of `bytes`.
     ///
@@ -54,14 +54,14 @@ pub trait Stream: Sized + Send + 'static {
     fn is_broken(&self) -> bool;
 
     /// Reads bytes and throws them away, as long as `discarded`, the count of all of them, is not more than `most`.
-    fn discard(&mut self, discarded: &mut usize, most: usize) -> Farewell;
+    fn discard(&mut self, discarded: &mut usize, most: usize) -> ClosingHandshake;
 }
 
 impl Stream for TcpStream {
     fn accept(stream: TcpStream) -> io::Result<Self> {
         // A small answer must not wait for the acknowledgement of the one before it.
         stream.set_nodelay(true)?;
-        Receiver::prepare(&stream);
+        SocketReader::prepare(&stream);
         // What a peer does not take waits here, where it is counted, and not in megabytes that the kernel would copy. A kernel that can't is no error.
         let _ = lowat::set(stream.as_fd(), NOT_SENT);
         Ok(stream)
@@ -75,7 +75,7 @@ impl Stream for TcpStream {
         let _ = registry.deregister(self);
     }
 
-    fn receive(&mut self, receiver: &mut Receiver, into: &mut [u8]) -> io::Result<Received> {
+    fn receive(&mut self, receiver: &mut SocketReader, into: &mut [u8]) -> io::Result<ReadOutcome> {
         receiver.receive(self, into)
     }
 
@@ -95,7 +95,7 @@ impl Stream for TcpStream {
         !matches!(self.take_error(), Ok(None))
     }
 
-    fn discard(&mut self, discarded: &mut usize, most: usize) -> Farewell {
+    fn discard(&mut self, discarded: &mut usize, most: usize) -> ClosingHandshake {
         discard(&*self, discarded, most)
     }
 }

@@ -8,15 +8,15 @@ use std::collections::BTreeMap;
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TenantTable {
     known: BTreeMap<String, Tenant>,
-    strangers: Strangers,
+    unknown: UnknownIdentities,
 }
 
 /// Fate of identities that a table does not have.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Strangers {
+pub enum UnknownIdentities {
     /// Each counts for a number of its own, as without a table.
     #[default]
-    Own,
+    Individual,
     /// All count for [`Tenant::DEFAULT`] together.
     Shared,
     /// None is taken: each is told so, and its connection ends.
@@ -26,17 +26,17 @@ pub enum Strangers {
 impl TenantTable {
     /// A table of identities as they are written: a URI as it is, `dns:` before a name, `sha256:` before a fingerprint. Of two entries of one
     /// identity the later one counts.
-    pub fn new(known: impl IntoIterator<Item = (String, Tenant)>, strangers: Strangers) -> Self {
-        TenantTable { known: known.into_iter().collect(), strangers }
+    pub fn new(known: impl IntoIterator<Item = (String, Tenant)>, strangers: UnknownIdentities) -> Self {
+        TenantTable { known: known.into_iter().collect(), unknown: strangers }
     }
 
     /// The tenant that an identity counts for; `None`: it is refused.
     pub fn find(&self, identity: &PeerIdentity) -> Option<Tenant> {
-        match (self.known.get(&identity.to_string()), self.strangers) {
+        match (self.known.get(&identity.to_string()), self.unknown) {
             (Some(tenant), _) => Some(*tenant),
-            (None, Strangers::Own) => Some(identity.tenant()),
-            (None, Strangers::Shared) => Some(Tenant::DEFAULT),
-            (None, Strangers::Refused) => None,
+            (None, UnknownIdentities::Individual) => Some(identity.tenant()),
+            (None, UnknownIdentities::Shared) => Some(Tenant::DEFAULT),
+            (None, UnknownIdentities::Refused) => None,
         }
     }
 }
@@ -52,9 +52,9 @@ mod tests {
             [PeerIdentity::Uri("spiffe://example/web".into()), PeerIdentity::Dns("batch.example".into())];
         let stranger = PeerIdentity::Uri("dns:batch.example ".into());
         for (strangers, fate) in [
-            (Strangers::Own, Some(stranger.tenant())),
-            (Strangers::Shared, Some(Tenant::DEFAULT)),
-            (Strangers::Refused, None),
+            (UnknownIdentities::Individual, Some(stranger.tenant())),
+            (UnknownIdentities::Shared, Some(Tenant::DEFAULT)),
+            (UnknownIdentities::Refused, None),
         ] {
             let table = TenantTable::new(known.clone(), strangers);
             assert_eq!((table.find(&web), table.find(&batch)), (Some(Tenant(7)), Some(Tenant::DEFAULT)));

@@ -2,23 +2,23 @@
 //! library's allocator keeps it else.
 
 /// Connections that are a crowd: their buffers are 16 MB and more.
-pub(crate) const CROWD: usize = 512;
+pub(crate) const MANY_CONNECTIONS: usize = 512;
 /// As much as is worth giving back to the system, in bytes.
-pub(crate) const MUCH: usize = 8 << 20;
+pub(crate) const MANY_BYTES: usize = 8 << 20;
 
 /// Watch over a number that rises and falls, of connections or bytes.
 #[derive(Debug)]
-pub(crate) struct Tide {
+pub(crate) struct HighWaterMark {
     /// The least number that counts as high.
     high: usize,
     /// The largest number since the last high tide was over.
     most: usize,
 }
 
-impl Tide {
+impl HighWaterMark {
     /// A tide that is high from `high` on.
     pub(crate) fn new(high: usize) -> Self {
-        Tide { high, most: 0 }
+        HighWaterMark { high, most: 0 }
     }
 
     /// Notes the number of now.
@@ -27,7 +27,7 @@ impl Tide {
     }
 
     /// Whether the number was high and hardly anything is left of it. Says so once.
-    pub(crate) fn is_over(&mut self, now: usize) -> bool {
+    pub(crate) fn has_receded(&mut self, now: usize) -> bool {
         self.note(now);
         let is_over = self.most >= self.high && now < self.most / 8;
         if is_over {
@@ -59,8 +59,8 @@ mod tests {
 
     #[test]
     fn a_crowd_is_over_once() {
-        let mut crowd = Tide::new(CROWD);
-        let over: Vec<bool> = [0, 100, 2, 600, 590, 80, 74, 3, 0, 700, 0].map(|open| crowd.is_over(open)).into();
+        let mut crowd = HighWaterMark::new(MANY_CONNECTIONS);
+        let over: Vec<bool> = [0, 100, 2, 600, 590, 80, 74, 3, 0, 700, 0].map(|open| crowd.has_receded(open)).into();
         let expected = [false, false, false, false, false, false, true, false, false, false, true];
         assert_eq!(over, expected);
     }

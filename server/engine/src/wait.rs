@@ -12,9 +12,9 @@ const MOST: usize = 64;
 
 /// Alarm of a thread, which any thread may ring.
 #[derive(Debug)]
-pub struct Alarm(File);
+pub struct ThreadWaker(File);
 
-impl Alarm {
+impl ThreadWaker {
     /// Silent.
     ///
     /// # Errors
@@ -27,11 +27,11 @@ impl Alarm {
         }
         // SAFETY: the descriptor is open and was given to this function alone.
         let owned = unsafe { OwnedFd::from_raw_fd(descriptor) };
-        Ok(Alarm(File::from(owned)))
+        Ok(ThreadWaker(File::from(owned)))
     }
 
     /// Ends the thread's sleep, or keeps it from the next one.
-    pub fn ring(&self) {
+    pub fn wake(&self) {
         // Fails only when the counter is full, and then it rings already.
         let _ = (&self.0).write(&1u64.to_ne_bytes());
     }
@@ -43,7 +43,7 @@ impl Alarm {
 
 /// Sleeps until one of `descriptors`, the first 63, is readable, the alarm rings, or `longest` is over. Whether it was neither of the
 /// last two.
-pub fn wait(alarm: &Alarm, descriptors: &[RawFd], longest: Duration) -> bool {
+pub fn wait(alarm: &ThreadWaker, descriptors: &[RawFd], longest: Duration) -> bool {
     let asked = |fd: RawFd| libc::pollfd { fd, events: libc::POLLIN, revents: 0 };
     let mut polled = [asked(alarm.0.as_raw_fd()); MOST];
     let count = descriptors.len().min(MOST - 1);
@@ -68,12 +68,12 @@ mod tests {
 
     #[test]
     fn a_sleep_ends_by_the_alarm_or_by_a_socket_and_takes_nothing() {
-        let alarm = Alarm::new().unwrap();
+        let alarm = ThreadWaker::new().unwrap();
         let (mut near, far) = UnixStream::pair().unwrap();
         let short = Duration::from_micros(10);
         assert!(!wait(&alarm, &[far.as_raw_fd()], short));
-        alarm.ring();
-        alarm.ring();
+        alarm.wake();
+        alarm.wake();
         assert!(!wait(&alarm, &[], Duration::from_secs(3_600)), "rung before");
         assert!(!wait(&alarm, &[], short), "and heard once");
         near.write_all(b"x").unwrap();

@@ -4,8 +4,8 @@
 #[path = "../examples/http/protocol.rs"]
 mod protocol;
 
-use leeward_runtime::Idle;
-use leeward_testkit::allocator::{Counting, allocations};
+use leeward_runtime::IdlePolicy;
+use leeward_testkit::allocator::{CountingAllocator, allocations};
 use protocol::Http;
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 #[global_allocator]
-static ALLOCATOR: Counting = Counting;
+static ALLOCATOR: CountingAllocator = CountingAllocator;
 
 #[test]
 fn a_request_allocates_nothing() {
@@ -29,7 +29,7 @@ fn a_request_allocates_nothing() {
         }
         String::new()
     };
-    let server = Http::default().idle(Idle::Block).start("127.0.0.1:0", "/hello", handler).unwrap();
+    let server = Http::default().idle(IdlePolicy::Block).start("127.0.0.1:0", "/hello", handler).unwrap();
     let mut stream = TcpStream::connect(server.address()).unwrap();
     stream.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
     for number in 0..300 {

@@ -6,7 +6,7 @@ mod protocol;
 mod requests;
 
 use leeward_engine::{Server, Statistics};
-use leeward_runtime::Idle;
+use leeward_runtime::IdlePolicy;
 use leeward_testkit::greetings::GREETINGS;
 use protocol::Http;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -15,12 +15,12 @@ use std::time::Duration;
 
 fn serve(controller: &str, handler: fn(&str) -> String) -> Server {
     let algorithm = leeward_controllers::builtin().find(controller).unwrap().clone();
-    let builder = Http::default().idle(Idle::Block).admission(&algorithm, algorithm.params(&[]).unwrap());
+    let builder = Http::default().idle(IdlePolicy::Block).admission(&algorithm, algorithm.params(&[]).unwrap());
     builder.start("127.0.0.1:0", "/hello", handler).unwrap()
 }
 
 /// Says `bytes`, ends its half, and hears all.
-fn told(server: &Server, bytes: &[u8]) -> String {
+fn exchange(server: &Server, bytes: &[u8]) -> String {
     let mut stream = TcpStream::connect(server.address()).unwrap();
     stream.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
     // A server that has hung up already may refuse what is left.
@@ -41,7 +41,7 @@ fn requests_are_framed_by_the_rules() {
     let server = serve("none", |_| String::new());
     for (bytes, expected, goes_on) in requests::rows() {
         let last = "GET /last HTTP/1.1\r\nhost: localhost\r\n\r\n";
-        let heard = told(&server, &[&bytes, last.as_bytes()].concat());
+        let heard = exchange(&server, &[&bytes, last.as_bytes()].concat());
         let expected = if goes_on { [&expected[..], &[404]].concat() } else { expected };
         assert_eq!(statuses(&heard), expected, "{:?}\n{heard}", String::from_utf8_lossy(&bytes));
         let answers: Vec<&str> = heard.split("HTTP/1.1 ").skip(1).collect();
@@ -68,11 +68,11 @@ fn routes_are_answered_and_offences_end_the_connection() {
         (long, &[431]),
     ];
     for (said, codes) in cases {
-        let heard = told(&server, said.as_bytes());
+        let heard = exchange(&server, said.as_bytes());
         assert_eq!(statuses(&heard), codes, "{heard}");
     }
-    assert!(told(&server, get("/hello?a?b", "").as_bytes()).ends_with("\r\n\r\nhello a?b"));
-    let heard = told(&server, b"GET /statistics HTTP/1.0\r\n\r\n");
+    assert!(exchange(&server, get("/hello?a?b", "").as_bytes()).ends_with("\r\n\r\nhello a?b"));
+    let heard = exchange(&server, b"GET /statistics HTTP/1.0\r\n\r\n");
     let body = heard.split_once("\r\n\r\n").unwrap().1;
     assert_eq!(Statistics::parse(body.as_bytes()).unwrap().completed, 6, "{body}");
     assert_eq!(server.stop().unwrap().abandoned, 0);
@@ -83,12 +83,12 @@ fn routes_are_answered_and_offences_end_the_connection() {
 fn clients_of_other_protocols_are_refused() {
     let server = serve("none", |_| String::new());
     for (name, bytes) in GREETINGS.into_iter().filter(|(name, _)| *name != "HTTP/1") {
-        let codes = statuses(&told(&server, bytes));
+        let codes = statuses(&exchange(&server, bytes));
         assert!(matches!(codes[..], [400 | 505]), "{name}: {codes:?}");
     }
     // What follows a request is another one, and not read as anything else.
     for (name, bytes) in GREETINGS.into_iter().filter(|(name, _)| *name == "HTTP/1") {
-        let heard = told(&server, bytes);
+        let heard = exchange(&server, bytes);
         let codes = statuses(&heard);
         assert!(!heard.contains("STORED") && *codes.last().unwrap() >= 400, "{name}: {codes:?}");
     }
@@ -143,5 +143,5 @@ fn overload_is_told_as_503() {
     });
     assert!(served > 0 && refused > 0 && served + refused == 8 * 40, "{served} served, {refused} refused");
     let counts = server.stop().unwrap();
-    assert_eq!((counts.completed, counts.dropped), (served, refused));
+    assert_eq!((counts.completed, counts.rejected), (served, refused));
 }

@@ -1,9 +1,9 @@
 //! Counters of requests: each core writes its own without contention; sums are for the controller and for people.
 
-use crate::pulse::Load;
+use crate::control_ticker::RequestTotals;
 use leeward_core::units::Nanos;
-use leeward_observe::{Answer, Latencies, LatencyCounts};
-use leeward_wire::DropReason;
+use leeward_observe::{Answer, LatencyCounts, LatencyHistogram};
+use leeward_wire::RejectCode;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -12,15 +12,15 @@ macro_rules! counters {
     ($($(#[$doc:meta])* $name:ident,)+) => {
         /// Requests so far, and the work that they made.
         #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-        pub struct Counts {
+        pub struct RequestCounts {
             $($(#[$doc])* pub $name: u64,)+
         }
 
-        impl Counts {
-            /// Counts since `earlier`. Connections are those of now.
-            pub fn since(&self, earlier: &Counts) -> Counts {
-                let since = Counts { $($name: self.$name.saturating_sub(earlier.$name),)+ };
-                Counts { connections: self.connections, ..since }
+        impl RequestCounts {
+            /// RequestCounts since `earlier`. Connections are those of now.
+            pub fn since(&self, earlier: &RequestCounts) -> RequestCounts {
+                let since = RequestCounts { $($name: self.$name.saturating_sub(earlier.$name),)+ };
+                RequestCounts { connections: self.connections, ..since }
             }
         }
 
@@ -32,13 +32,13 @@ macro_rules! counters {
             /// Answered with a result within the objective.
             pub in_time: AtomicU64,
             /// Latencies of the results.
-            latencies: Latencies,
-            /// Dropped, by the reason's place in [`DropReason::ALL`].
-            dropped_for: [AtomicU64; DropReason::ALL.len()],
+            latencies: LatencyHistogram,
+            /// Dropped, by the reason's place in [`RejectCode::ALL`].
+            rejected_for: [AtomicU64; RejectCode::ALL.len()],
         }
 
         impl Counters {
-            fn add_to(&self, sum: &mut Counts) {
+            fn add_to(&self, sum: &mut RequestCounts) {
                 $(sum.$name = sum.$name.wrapping_add(self.$name.load(Ordering::Relaxed));)+
             }
         }
@@ -53,11 +53,11 @@ counters! {
     /// Answers with a failure, of all that completed.
     failed,
     /// Rejected, for whatever reason.
-    dropped,
+    rejected,
     /// Rejected because the client sent them without credit. The controller never hears of them.
     without_credit,
     /// Rejected because a lock would not come in time.
-    refused_lock,
+    rejected_by_lock,
     /// Unanswered because their connection ended first.
     abandoned,
     /// Connections that are open.
@@ -92,22 +92,22 @@ pub fn add(counter: &AtomicU64, count: u64) {
 }
 
 impl Counters {
-    /// Counts a request that is dropped.
-    pub fn drop_for(&self, reason: DropReason) {
-        add(&self.dropped, 1);
-        if reason == DropReason::Lock {
-            add(&self.refused_lock, 1);
+    /// RequestCounts a request that is dropped.
+    pub fn reject(&self, reason: RejectCode) {
+        add(&self.rejected, 1);
+        if reason == RejectCode::Lock {
+            add(&self.rejected_by_lock, 1);
         }
-        if let Some(place) = DropReason::ALL.iter().position(|one| *one == reason) {
-            add(&self.dropped_for[place], 1);
+        if let Some(place) = RejectCode::ALL.iter().position(|one| *one == reason) {
+            add(&self.rejected_for[place], 1);
         }
     }
 
-    /// Counts a request that was executed, and answered `sojourn` after it came.
+    /// RequestCounts a request that was executed, and answered `sojourn` after it came.
     pub fn complete(&self, answer: Answer, sojourn: Nanos) {
         add(&self.completed, 1);
         if answer != Answer::Failed {
-            self.latencies.note(sojourn);
+            self.latencies.record(sojourn);
         }
         match answer {
             Answer::InTime => add(&self.in_time, 1),
@@ -117,8 +117,8 @@ impl Counters {
     }
 
     /// The counts of all `cores` together.
-    pub fn sum(cores: &[Counters]) -> Counts {
-        let mut sum = Counts::default();
+    pub fn sum(cores: &[Counters]) -> RequestCounts {
+        let mut sum = RequestCounts::default();
         cores.iter().for_each(|core| core.add_to(&mut sum));
         sum
     }
@@ -135,29 +135,29 @@ impl Counters {
         sum
     }
 
-    /// Drops of all `cores` for the reason at this place of [`DropReason::ALL`].
-    pub fn dropped_for(cores: &[Counters], place: usize) -> u64 {
-        cores.iter().filter_map(|core| core.dropped_for.get(place)).map(|count| count.load(Ordering::Relaxed)).sum()
+    /// Drops of all `cores` for the reason at this place of [`RejectCode::ALL`].
+    pub fn rejected_for(cores: &[Counters], place: usize) -> u64 {
+        cores.iter().filter_map(|core| core.rejected_for.get(place)).map(|count| count.load(Ordering::Relaxed)).sum()
     }
 
     /// Drops of all `cores` by the names of their reasons, those that there were.
-    pub fn drops(cores: &[Counters]) -> BTreeMap<String, u64> {
-        let count = |place| Counters::dropped_for(cores, place);
-        let named = DropReason::ALL.iter().enumerate().map(|(place, reason)| (format!("{reason:?}"), count(place)));
+    pub fn rejections(cores: &[Counters]) -> BTreeMap<String, u64> {
+        let count = |place| Counters::rejected_for(cores, place);
+        let named = RejectCode::ALL.iter().enumerate().map(|(place, reason)| (format!("{reason:?}"), count(place)));
         named.filter(|(_, count)| *count > 0).collect()
     }
 }
 
-impl Counts {
+impl RequestCounts {
     /// Load for the controller. Requests refused for want of credit are left out: the controller could do nothing about
     /// them.
-    pub fn load(&self) -> Load {
+    pub fn load(&self) -> RequestTotals {
         let refused = self.without_credit;
-        Load {
+        RequestTotals {
             arrivals: self.received.saturating_sub(refused),
             completions: self.completed,
-            drops: self.dropped.saturating_sub(refused),
-            lock_drops: self.refused_lock,
+            rejections: self.rejected.saturating_sub(refused),
+            lock_rejections: self.rejected_by_lock,
         }
     }
 }
@@ -173,24 +173,24 @@ mod tests {
         add(&cores[1].received, 4);
         add(&cores[0].connections, 1);
         add(&cores[1].connections, 1u64.wrapping_neg());
-        cores[1].drop_for(DropReason::Lock);
-        cores[0].drop_for(DropReason::NoCredit);
+        cores[1].reject(RejectCode::Lock);
+        cores[0].reject(RejectCode::NoCredit);
         add(&cores[0].without_credit, 1);
         cores[0].complete(Answer::InTime, Nanos(7_000));
         cores[1].complete(Answer::Late, Nanos(9_000));
         cores[1].complete(Answer::Failed, Nanos(1));
         let sum = Counters::sum(&cores);
-        assert_eq!((sum.received, sum.connections, sum.dropped, sum.refused_lock, sum.completed), (7, 0, 2, 1, 3));
+        assert_eq!((sum.received, sum.connections, sum.rejected, sum.rejected_by_lock, sum.completed), (7, 0, 2, 1, 3));
         assert_eq!((Counters::in_time(&cores), sum.failed), (1, 1));
         let latencies = Counters::latencies(&cores);
         assert_eq!((latencies.count(), latencies.sum_ns), (2, 16_000), "a failure has no latency that counts");
         assert_eq!(
-            Counters::drops(&cores).into_iter().collect::<Vec<_>>(),
+            Counters::rejections(&cores).into_iter().collect::<Vec<_>>(),
             [("Lock".into(), 1), ("NoCredit".into(), 1)]
         );
-        assert_eq!(sum.load(), Load { arrivals: 6, completions: 3, drops: 1, lock_drops: 1 });
-        let earlier = Counts { received: 5, connections: 9, ..Counts::default() };
-        let since = Counts { connections: 2, ..sum }.since(&earlier);
+        assert_eq!(sum.load(), RequestTotals { arrivals: 6, completions: 3, rejections: 1, lock_rejections: 1 });
+        let earlier = RequestCounts { received: 5, connections: 9, ..RequestCounts::default() };
+        let since = RequestCounts { connections: 2, ..sum }.since(&earlier);
         assert_eq!((since.received, since.connections, since.completed), (2, 2, 3));
     }
 }

@@ -2,31 +2,31 @@
 //!
 //! - [`Pulse`]: the slow half, ticked once per period by the core that notices first. [`Ticks`]: the period itself.
 //! - [`Desk`]: what a connection asks of the core that looks after it: time, chance, the fast half, room for words.
-//! - [`Choices`]: the random numbers of a core. [`Counters`], [`Counts`]: what became of the requests.
-//! - [`Recording`]: the file of what a controller was asked and decided. [`watched`]: a controller that a watch looks at. [`Rehearsal`]: one
+//! - [`Choices`]: the random numbers of a core. [`Counters`], [`RequestCounts`]: what became of the requests.
+//! - [`Recording`]: the file of what a controller was asked and decided. [`with_watch`]: a controller that a watch looks at. [`Rehearsal`]: one
 //!   whose refusals happen to a share of the clients, or to none.
 //!
 //! Never here: sockets, protocols, threads that execute requests.
 
 #![forbid(unsafe_code)]
 
-mod choices;
+mod connection_context;
+mod control_ticker;
 mod counters;
-mod desk;
-mod pulse;
+mod fast_rng;
 mod recording;
-mod rehearsal;
+mod shadow;
 pub mod sync;
-mod ticks;
-mod watched;
+mod ticker;
+mod watch;
 
-pub use choices::Choices;
-pub use counters::{Counters, Counts, add};
-pub use desk::Desk;
+pub use connection_context::ConnectionContext;
+pub use control_ticker::{ControlTicker, RequestTotals};
+pub use counters::{Counters, RequestCounts, add};
+pub use fast_rng::FastRng;
 /// Answers as the counters tell them apart.
 pub use leeward_observe::Answer;
-pub use pulse::{Load, Pulse};
-pub use recording::{Recorded, Recording};
-pub use rehearsal::Rehearsal;
-pub use ticks::Ticks;
-pub use watched::{Bounds, watched};
+pub use recording::{Recording, RecordingSummary};
+pub use shadow::ShadowMode;
+pub use ticker::Ticker;
+pub use watch::{ControllerBounds, with_watch};

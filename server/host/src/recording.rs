@@ -1,7 +1,7 @@
 //! A recording of a server's controller in a file: a thread of its own writes, so that no core waits for a disk.
 
 use leeward_core::server::ServerHalves;
-use leeward_recording::{Block, End, Full, Header, Recorder, Sink, record};
+use leeward_recording::{Block, End, Header, Recorder, Sink, SinkFull, record};
 use std::fs::File;
 use std::io::{self, Write};
 use std::path::Path;
@@ -14,7 +14,7 @@ const WAITING: usize = 256;
 
 /// Outcome of a recording.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Recorded {
+pub struct RecordingSummary {
     /// How it ended, and after how many calls.
     pub end: End,
     /// Bytes written.
@@ -35,7 +35,7 @@ pub struct Recording {
 
 struct State {
     /// Until a server takes it.
-    sink: Option<Blocks>,
+    sink: Option<BlockSender>,
     recorder: Option<Recorder>,
     writer: Option<JoinHandle<io::Result<(Output, u64)>>>,
 }
@@ -43,13 +43,13 @@ struct State {
 type Output = Box<dyn Write + Send>;
 
 /// A file that keeps what was in it until there is something new: a server that can't start must not cost a recording.
-struct Fresh {
+struct TruncateOnWrite {
     file: File,
     /// A pipe or device is as it is.
     emptied: bool,
 }
 
-impl Write for Fresh {
+impl Write for TruncateOnWrite {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         if !self.emptied {
             self.file.set_len(0)?;
@@ -64,7 +64,7 @@ impl Write for Fresh {
 }
 
 /// The cores' end of the queue to the writer.
-struct Blocks {
+struct BlockSender {
     full: SyncSender<Block>,
     empty: Receiver<Vec<u8>>,
 }
@@ -76,7 +76,7 @@ impl Recording {
     /// It can't be written, or there is no thread.
     pub fn create(path: &Path) -> io::Result<Self> {
         let file = File::options().write(true).create(true).truncate(false).open(path)?;
-        Recording::to(Fresh { emptied: !file.metadata()?.is_file(), file })
+        Recording::to(TruncateOnWrite { emptied: !file.metadata()?.is_file(), file })
     }
 
     /// Writes to `output`, in pieces of about 64 KiB.
@@ -92,7 +92,7 @@ impl Recording {
         let (spare, empty) = channel();
         let write = move || write(Box::new(output), &blocks, |buffer| drop(spare.send(buffer)));
         let writer = std::thread::Builder::new().name("leeward-recording".into()).spawn(write)?;
-        let state = State { sink: Some(Blocks { full, empty }), recorder: None, writer: Some(writer) };
+        let state = State { sink: Some(BlockSender { full, empty }), recorder: None, writer: Some(writer) };
         Ok(Recording { shared: Arc::new(Mutex::new(state)) })
     }
 
@@ -105,7 +105,7 @@ impl Recording {
     ///
     /// # Errors
     /// The disk's: the recording then has no end, and what precedes the error can be replayed.
-    pub fn finish(&self) -> io::Result<Option<Recorded>> {
+    pub fn finish(&self) -> io::Result<Option<RecordingSummary>> {
         let mut state = self.state();
         let finished = state.recorder.as_ref().map(Recorder::finish);
         let Some(writer) = state.writer.take() else { return Ok(None) };
@@ -122,7 +122,7 @@ impl Recording {
             bytes += write_block(&mut output, block)?;
         }
         output.flush()?;
-        Ok(Some(Recorded { end: finished.end, bytes }))
+        Ok(Some(RecordingSummary { end: finished.end, bytes }))
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -147,12 +147,12 @@ impl std::fmt::Debug for Recording {
     }
 }
 
-impl Sink for Blocks {
-    fn take(&mut self, block: Block) -> Result<Vec<u8>, Full> {
+impl Sink for BlockSender {
+    fn take(&mut self, block: Block) -> Result<Vec<u8>, SinkFull> {
         match self.full.try_send(block) {
             Ok(()) => Ok(self.empty.try_recv().unwrap_or_default()),
             // The disk is slow, or has failed.
-            Err(TrySendError::Full(_) | TrySendError::Disconnected(_)) => Err(Full),
+            Err(TrySendError::Full(_) | TrySendError::Disconnected(_)) => Err(SinkFull),
         }
     }
 }
@@ -189,9 +189,9 @@ mod tests {
     use leeward_recording::{EndReason, Item, Reader};
 
     /// Hangs until it is let go.
-    struct Stuck(Arc<Mutex<Vec<u8>>>);
+    struct BlockingWriter(Arc<Mutex<Vec<u8>>>);
 
-    impl Write for Stuck {
+    impl Write for BlockingWriter {
         fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
             self.0.lock().unwrap().write(bytes)
         }
@@ -203,7 +203,7 @@ mod tests {
     #[test]
     fn what_does_not_fit_ends_the_recording_with_a_mark() {
         let file = Arc::new(Mutex::new(Vec::new()));
-        let recording = Recording::bounded(Stuck(Arc::clone(&file)), 2).unwrap();
+        let recording = Recording::bounded(BlockingWriter(Arc::clone(&file)), 2).unwrap();
         let (registry, environment) = (leeward_controllers::builtin(), Environment::new(1, Nanos(1), Nanos(1)));
         let algorithm = registry.find("breakwater").unwrap();
         let header = Header::new("a test", algorithm, &Params::default(), &environment);

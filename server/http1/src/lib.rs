@@ -18,7 +18,7 @@ pub use request::{Request, request};
 pub use response::{Content, Response, response};
 
 /// Longest head of a request, in bytes.
-pub const LONGEST: usize = 8 * 1024;
+pub const HEAD_MAX: usize = 8 * 1024;
 
 /// Memory for the fields of a head.
 pub type Fields<'b> = [Header<'b>; 64];
@@ -98,9 +98,9 @@ enum Coding {
     /// `chunked` alone.
     Chunked,
     /// Others before `chunked`.
-    Others,
+    OthersThenChunked,
     /// Some, and `chunked` is not the last one: no length can be told.
-    Endless,
+    NotChunked,
 }
 
 impl Framing {
@@ -116,10 +116,10 @@ impl Framing {
             for coding in elements(field.value) {
                 self.coding = match self.coding {
                     // Whatever follows `chunked` is no part of its message.
-                    Coding::Chunked | Coding::Others => return Err(Fault::Malformed),
+                    Coding::Chunked | Coding::OthersThenChunked => return Err(Fault::Malformed),
                     Coding::None if coding.eq_ignore_ascii_case(b"chunked") => Coding::Chunked,
-                    Coding::Endless if coding.eq_ignore_ascii_case(b"chunked") => Coding::Others,
-                    Coding::None | Coding::Endless => Coding::Endless,
+                    Coding::NotChunked if coding.eq_ignore_ascii_case(b"chunked") => Coding::OthersThenChunked,
+                    Coding::None | Coding::NotChunked => Coding::NotChunked,
                 };
             }
             // A field without a coding hides the message's end as well as a wrong one.

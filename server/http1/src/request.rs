@@ -1,7 +1,7 @@
 //! A request's head: its target, host, framing, and the fate of its connection. Never here:
 //! answers.
 
-use crate::{Coding, Fault, Fields, Framing, Header, LONGEST, elements};
+use crate::{Coding, Fault, Fields, Framing, HEAD_MAX, Header, elements};
 use std::net::Ipv6Addr;
 
 /// Methods of RFC 9110 §9 and RFC 5789.
@@ -25,7 +25,7 @@ pub struct Request<'f, 'b> {
     pub has_content: bool,
     /// The connection ends with the answer: the client asks for that, or other bytes than a
     /// request follow the head.
-    pub closes: bool,
+    pub closes_connection: bool,
     fields: &'f [Header<'b>],
 }
 
@@ -52,8 +52,8 @@ impl<'b> Request<'_, 'b> {
 pub fn request<'f, 'b>(bytes: &'b [u8], fields: &'f mut Fields<'b>) -> Result<Option<Request<'f, 'b>>, Fault> {
     let mut head = httparse::Request::new(fields);
     let length = match head.parse(bytes) {
-        Ok(httparse::Status::Complete(length)) if length <= LONGEST => length,
-        Ok(httparse::Status::Partial) if bytes.len() < LONGEST => return Ok(None),
+        Ok(httparse::Status::Complete(length)) if length <= HEAD_MAX => length,
+        Ok(httparse::Status::Partial) if bytes.len() < HEAD_MAX => return Ok(None),
         Ok(_) | Err(httparse::Error::TooManyHeaders) => return Err(Fault::TooLarge),
         Err(httparse::Error::Version) if names_version(bytes) => return Err(Fault::Version),
         Err(_) => return Err(Fault::Malformed),
@@ -89,8 +89,8 @@ pub fn request<'f, 'b>(bytes: &'b [u8], fields: &'f mut Fields<'b>) -> Result<Op
         // smuggling.
         _ if framing.length.is_some() || is_old => return Err(Fault::Malformed),
         Coding::Chunked => true,
-        Coding::Others => return Err(Fault::Unimplemented),
-        Coding::Endless => return Err(Fault::Malformed),
+        Coding::OthersThenChunked => return Err(Fault::Unimplemented),
+        Coding::NotChunked => return Err(Fault::Malformed),
     };
     let (authority, path, query) = target_parts(method, target).ok_or(Fault::Malformed)?;
     Ok(Some(Request {
@@ -101,7 +101,7 @@ pub fn request<'f, 'b>(bytes: &'b [u8], fields: &'f mut Fields<'b>) -> Result<Op
         length,
         has_content,
         // What follows a CONNECT is meant for a tunnel.
-        closes: closes || (is_old && !keeps) || has_content || method == "CONNECT",
+        closes_connection: closes || (is_old && !keeps) || has_content || method == "CONNECT",
         fields,
     }))
 }

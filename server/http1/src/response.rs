@@ -10,13 +10,13 @@ pub struct Response<'f, 'b> {
     /// Status code, 200 or more, or 101.
     pub status: u16,
     fields: &'f [Header<'b>],
-    end: End,
+    end: BodyEnd,
     rest: &'b [u8],
 }
 
 /// End of a response's content.
 #[derive(Clone, Copy, Debug)]
-enum End {
+enum BodyEnd {
     /// After so many bytes.
     Length(u64),
     /// With the last chunk and its trailers.
@@ -44,12 +44,12 @@ impl<'b> Response<'_, 'b> {
     /// Content that has come.
     pub fn content(&self) -> Content<'b> {
         match self.end {
-            End::Connection => Content { bytes: self.rest.into(), is_whole: None },
-            End::Chunks => {
+            BodyEnd::Connection => Content { bytes: self.rest.into(), is_whole: None },
+            BodyEnd::Chunks => {
                 let (bytes, is_whole) = join_chunks(self.rest);
                 Content { bytes: bytes.into(), is_whole: Some(is_whole) }
             }
-            End::Length(length) => {
+            BodyEnd::Length(length) => {
                 let found = usize::try_from(length).ok().and_then(|length| self.rest.get(..length));
                 Content { bytes: found.unwrap_or(self.rest).into(), is_whole: Some(found.is_some()) }
             }
@@ -78,10 +78,10 @@ pub fn response<'f, 'b>(bytes: &'b [u8], fields: &'f mut Fields<'b>) -> Result<O
     fields.iter().try_for_each(|field| framing.add(field))?;
     // RFC 9112 §6.3, in its order.
     let end = match (framing.coding, framing.length) {
-        _ if matches!(status, 101 | 204 | 304) => End::Length(0),
-        (Coding::Chunked | Coding::Others, _) => End::Chunks,
-        (Coding::None, Some(length)) => End::Length(length),
-        (Coding::None, None) | (Coding::Endless, _) => End::Connection,
+        _ if matches!(status, 101 | 204 | 304) => BodyEnd::Length(0),
+        (Coding::Chunked | Coding::OthersThenChunked, _) => BodyEnd::Chunks,
+        (Coding::None, Some(length)) => BodyEnd::Length(length),
+        (Coding::None, None) | (Coding::NotChunked, _) => BodyEnd::Connection,
     };
     Ok(Some(Response { status, fields, end, rest: bytes.get(length..).unwrap_or_default() }))
 }

@@ -9,10 +9,10 @@ use leeward_core::params::ParamError;
 use leeward_core::units::Nanos;
 use leeward_rpc::client::{ConnectionConfig, DatagramSize, Transport};
 use leeward_rpc::wire::Method;
-use leeward_workload::Service;
+use leeward_workload::ServiceTime;
 
 use crate::schedule::Schedule;
-use leeward_rpc::ask::Ask;
+use leeward_rpc::generator::RequestGenerator;
 
 /// Where requests come from.
 #[derive(Clone, Debug)]
@@ -29,7 +29,7 @@ pub enum Plan {
         /// Requests under way on each.
         outstanding: u32,
         /// How long the server should be busy with each.
-        service: Service,
+        service: ServiceTime,
         /// Draws the service times.
         seed: u64,
         /// How long requests are issued.
@@ -79,7 +79,7 @@ pub enum Polling {
 
 /// Answers to requests without an [`Ask`] that are right.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Answers {
+pub enum AnswerCheck {
     /// All.
     #[default]
     Any,
@@ -98,9 +98,9 @@ pub struct LoadConfig {
     /// long a synthetic service should keep a core busy. The others are 0.
     pub payload: usize,
     /// Arguments of requests, for other services than the synthetic one.
-    pub ask: Option<Arc<dyn Ask>>,
+    pub ask: Option<Arc<dyn RequestGenerator>>,
     /// Answers that are right where `ask` is none.
-    pub answers: Answers,
+    pub answers: AnswerCheck,
     /// Latency objective: a response within it, from the intended time, is good.
     pub slo: Nanos,
     /// Budget of a request for queues from when it was due, the client's included. The rest of it is sent along; a
@@ -147,7 +147,7 @@ impl LoadConfig {
             method: Method(0),
             payload: 8,
             ask: None,
-            answers: Answers::Any,
+            answers: AnswerCheck::Any,
             slo,
             budget: Budget::UNLIMITED,
             timeout: None,
@@ -226,7 +226,7 @@ pub enum LoadError {
     Poll(#[source] io::Error),
     /// The server's capacity could not be measured, and the demand was to be a multiple of it.
     #[error("the server's capacity could not be measured: {0}")]
-    Unmeasured(&'static str),
+    CapacityUnknown(&'static str),
     /// The requests can't be drawn.
     #[error(transparent)]
     Schedule(#[from] crate::schedule::ScheduleError),

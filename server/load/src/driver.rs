@@ -14,36 +14,36 @@ use leeward_core::units::{Nanos, Priority, Rate, Time};
 use leeward_rpc::address;
 use leeward_rpc::client::{DatagramCounts, Event, Request, Transport};
 use leeward_rpc::wire::ServerProtocol;
-use leeward_workload::Service;
+use leeward_workload::ServiceTime;
 use leeward_workload::rng::{Purpose, Rng};
 
 use crate::config::{LoadConfig, LoadError, Plan, Polling};
-use crate::link::{Change, Clock, Link};
-use crate::patience::patient;
+use crate::link::{Clock, Link, LinkEvent};
+use crate::max_wait::with_max_wait;
 use crate::poller::{Poller, Wait};
-use crate::recorder::{Course, Issued, Recorder, Recording, WINDOWS_MAX};
-use crate::report::{ClientWindow, Counts, Ending, LoadReport};
-use crate::schedule::{Planned, Schedule, ScheduleError};
-use crate::system::{Pinned, allow_sockets};
+use crate::recorder::{IssuedRequest, Recorder, RunEnd, RunResults, WINDOWS_MAX};
+use crate::report::{ClientWindow, LoadReport, RequestCounts, RunEndReason};
+use crate::schedule::{PlannedRequest, Schedule, ScheduleError};
+use crate::system::{PinGuard, allow_sockets};
 
 /// Connections that may wait for their welcome at once: a server is not greeted by a thousand at the same moment.
-const GREETING_MAX: u32 = 64;
+const PENDING_WELCOMES_MAX: u32 = 64;
 /// How long a server that welcomed nobody may take to show what it speaks.
-const ASKING: Duration = Duration::from_secs(1);
+const PROTOCOL_PROBE_TIMEOUT: Duration = Duration::from_secs(1);
 /// Requests issued before the sockets get their turn again.
 const BATCH: usize = 32;
 /// From "go" to the first request's time, so that the first is not late.
 const LEAD: Nanos = Nanos::from_millis(1);
 /// The longest wait: how soon a stop is noticed.
-const PATIENCE: Nanos = Nanos::from_millis(10);
+const WAIT_MAX: Nanos = Nanos::from_millis(10);
 /// [`Polling::Hybrid`] stops sleeping this long before a request is due: longer than it takes to wake up.
-const AWAKE: Nanos = Nanos::from_micros(100);
+const SPIN_BEFORE: Nanos = Nanos::from_micros(100);
 
 /// A client of a closed loop asks again so long after its request ended without leaving it, at
 /// least: the controller expects the server to refuse what it would send.
-const REST: Nanos = Nanos::from_millis(10);
+const RETRY_DELAY: Nanos = Nanos::from_millis(10);
 /// All clients together ask again no more often than that after such an end.
-const BETWEEN_RESTED: Nanos = Nanos::from_micros(10);
+const RETRY_SPACING: Nanos = Nanos::from_micros(10);
 
 /// How far a run is.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -53,7 +53,7 @@ pub struct Progress {
     /// How long requests are issued.
     pub duration: Nanos,
     /// Counts so far.
-    pub counts: Counts,
+    pub counts: RequestCounts,
     /// The last window of the time series that is over, if there is one.
     pub latest: Option<ClientWindow>,
     /// Whether the server's windows bind, as its first welcome said.
@@ -74,25 +74,25 @@ pub fn run(
     client: impl FnMut() -> Result<ClientParts, ParamError>,
     stop: &AtomicBool,
     progress: impl FnMut(&Progress),
-) -> Result<Recording, LoadError> {
+) -> Result<RunResults, LoadError> {
     check(config, plan)?;
-    let _pinned = Pinned::to(config.cpu)?;
+    let _pinned = PinGuard::pin(config.cpu)?;
     // If that is not enough, connecting fails and says so.
     allow_sockets(plan.connections().into());
     let mut driver = Driver::new(config, plan)?;
     driver.connect(plan, client, stop)?;
-    let course = driver.go(plan, stop, progress)?;
+    let course = driver.run_plan(plan, stop, progress)?;
     Ok(driver.close(&course))
 }
 
 /// A run whose demand follows from what the server can do.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
-pub struct Scaled {
+pub struct ScaledRun {
     /// The closed loop that measured it: its throughput is the capacity.
     pub measured: LoadReport,
     /// The run.
-    pub recording: Recording,
+    pub results: RunResults,
 }
 
 /// Measures first: runs `closed`, a closed loop a quarter of which is its warm-up, until its last answer. Only the
@@ -110,25 +110,25 @@ pub fn run_scaled(
     client: impl FnMut() -> Result<ClientParts, ParamError>,
     stop: &AtomicBool,
     progress: impl FnMut(&Progress),
-) -> Result<Scaled, LoadError> {
+) -> Result<ScaledRun, LoadError> {
     let warmup = Nanos(closed.duration().0 / 4);
     let measuring = LoadConfig { warmup, window: None, fine_window: None, ..config.clone() };
     check(&measuring, closed)?;
-    let _pinned = Pinned::to(config.cpu)?;
+    let _pinned = PinGuard::pin(config.cpu)?;
     // If that is not enough, connecting fails and says so.
     allow_sockets(closed.connections().into());
     let mut driver = Driver::new(&measuring, closed)?;
     driver.connect(closed, client, stop)?;
-    let course = driver.go(&closed.of_first(active), stop, |_| {})?;
-    let unmeasured = |why| Err(LoadError::Unmeasured(why));
+    let course = driver.run_plan(&closed.of_first(active), stop, |_| {})?;
+    let unmeasured = |why| Err(LoadError::CapacityUnknown(why));
     match course.ending {
-        Ending::Stopped => return Err(LoadError::Stopped),
-        Ending::Drained => return unmeasured("some requests were never answered"),
+        RunEndReason::Stopped => return Err(LoadError::Stopped),
+        RunEndReason::Drained => return unmeasured("some requests were never answered"),
         _ if driver.lost > 0 => return unmeasured("the server closed connections"),
         _ => {}
     }
     // Nothing is under way: the second part begins with empty books.
-    let measured = driver.record_anew(Recorder::new(config, closed)).finish(&course).report;
+    let measured = driver.replace_recorder(Recorder::new(config, closed)).finish(&course).report;
     if measured.throughput_per_s <= 0.0 {
         return unmeasured("nothing was answered in time");
     }
@@ -138,9 +138,9 @@ pub fn run_scaled(
     }
     check(config, &plan)?;
     driver.config = config;
-    driver.record_anew(Recorder::new(config, &plan));
-    let course = driver.go(&plan, stop, progress)?;
-    Ok(Scaled { measured, recording: driver.close(&course) })
+    driver.replace_recorder(Recorder::new(config, &plan));
+    let course = driver.run_plan(&plan, stop, progress)?;
+    Ok(ScaledRun { measured, results: driver.close(&course) })
 }
 
 fn check(config: &LoadConfig, plan: &Plan) -> Result<(), LoadError> {
@@ -157,13 +157,13 @@ fn check(config: &LoadConfig, plan: &Plan) -> Result<(), LoadError> {
 
 /// Source of the next request and its due time.
 enum Source<'a> {
-    Open { requests: &'a [Planned] },
-    Closed { service: &'a Service, services: Rng, clients: Rng, end: Time },
+    Open { requests: &'a [PlannedRequest] },
+    Closed { service: &'a ServiceTime, services: Rng, clients: Rng, end: Time },
 }
 
 /// Something to do with one connection.
 enum Action<'a> {
-    Submit(Time, Issued, Request<'a>, Budget),
+    Submit(Time, IssuedRequest, Request<'a>, Budget),
     Ready,
     Flush,
     Timer(Time, Time),
@@ -184,14 +184,14 @@ struct Driver<'a> {
     welcomed: u32,
     lost: u32,
     /// Connections with something new to send.
-    touched: Vec<u32>,
+    dirty_links: Vec<u32>,
     ready: Vec<u32>,
     /// Connections whose requests have ended, once per request; a closed loop issues the next.
-    freed: Vec<u32>,
+    idle_links: Vec<u32>,
     /// Connections whose requests ended without being sent, and when each asks again.
-    resting: VecDeque<(Time, u32)>,
+    backing_off: VecDeque<(Time, u32)>,
     /// Whether requests wait for permission to leave, instead of expiring.
-    waits: Arc<AtomicBool>,
+    wait_for_credit: Arc<AtomicBool>,
     payload: Vec<u8>,
 }
 
@@ -207,24 +207,24 @@ impl<'a> Driver<'a> {
             start: Time::ZERO,
             welcomed: 0,
             lost: 0,
-            touched: Vec::new(),
+            dirty_links: Vec::new(),
             ready: Vec::new(),
-            freed: Vec::new(),
-            resting: VecDeque::new(),
-            waits: Arc::default(),
+            idle_links: Vec::new(),
+            backing_off: VecDeque::new(),
+            wait_for_credit: Arc::default(),
             payload: vec![0; config.payload],
         })
     }
 
     /// Does `action` with a connection, and takes note of what became of it.
     fn act(&mut self, number: u32, action: Action<'_>) {
-        let Driver { clock, poller, recorder, freed, resting, start, .. } = self;
-        let rest = REST.max(BETWEEN_RESTED * self.links.len() as u64);
+        let Driver { clock, poller, recorder, idle_links: freed, backing_off: resting, start, .. } = self;
+        let rest = RETRY_DELAY.max(RETRY_SPACING * self.links.len() as u64);
         let link = &mut self.links[number as usize];
-        let mut events = |now: Time, event: Event<'_, Issued>| {
-            recorder.ended(Time(now.since(*start).0), &event);
+        let mut events = |now: Time, event: Event<'_, IssuedRequest>| {
+            recorder.record_end(Time(now.since(*start).0), &event);
             match event {
-                Event::Ended { .. } => resting.push_back((now + rest, number)),
+                Event::EndedLocally { .. } => resting.push_back((now + rest, number)),
                 _ => freed.push(number),
             }
         };
@@ -233,19 +233,19 @@ impl<'a> Driver<'a> {
             Action::Ready => link.ready(*clock, poller, &mut events),
             Action::Flush => link.flush(*clock, poller, &mut events),
             Action::Timer(at, now) => {
-                link.timer(at, now, &mut events);
+                link.on_timer(at, now, &mut events);
                 link.flush(*clock, poller, &mut events);
             }
             Action::Close => link.close(clock.now(), &mut events),
         }
-        match link.change() {
-            Some(Change::Welcomed) => {
+        match link.take_event() {
+            Some(LinkEvent::Welcomed) => {
                 self.welcomed += 1;
-                self.recorder.opened(link.gives_credits());
+                self.recorder.record_open(link.gives_credits());
             }
-            Some(Change::Lost) => {
+            Some(LinkEvent::Lost) => {
                 self.lost += 1;
-                self.recorder.lost(&link.reason());
+                self.recorder.record_loss(&link.reason());
             }
             None => {}
         }
@@ -274,18 +274,19 @@ impl<'a> Driver<'a> {
                 // What is under way here must not displace itself.
                 parts.config.queue = parts.config.queue.max(*outstanding as usize);
             }
-            let parts = patient(parts, self.config.budget.remaining().unwrap_or(Nanos::MAX), &self.waits);
+            let parts =
+                with_max_wait(parts, self.config.budget.remaining().unwrap_or(Nanos::MAX), &self.wait_for_credit);
             let link = Link::open(number, self.config, connect_timeout, parts, &self.poller, self.clock.now())
                 .map_err(|source| LoadError::Connect { address, number: number + 1, of: count, source })?;
             self.links.push(link);
             self.act(number, Action::Flush);
-            self.greet((number + 1).saturating_sub(GREETING_MAX), count, stop)?;
+            self.await_welcomes((number + 1).saturating_sub(PENDING_WELCOMES_MAX), count, stop)?;
         }
-        self.greet(count, count, stop)
+        self.await_welcomes(count, count, stop)
     }
 
     /// Waits until at least `enough` of the connections opened so far are welcomed.
-    fn greet(&mut self, enough: u32, of: u32, stop: &AtomicBool) -> Result<(), LoadError> {
+    fn await_welcomes(&mut self, enough: u32, of: u32, stop: &AtomicBool) -> Result<(), LoadError> {
         let deadline = self.clock.now() + self.config.connect_timeout;
         loop {
             let failed = |welcomed, reason: String| {
@@ -306,7 +307,7 @@ impl<'a> Driver<'a> {
             if now >= deadline {
                 return Err(failed(self.welcomed, "no welcome in time".into()));
             }
-            self.poll(Wait::For(deadline.since(now).min(PATIENCE)))?;
+            self.poll(Wait::For(deadline.since(now).min(WAIT_MAX)))?;
         }
     }
 
@@ -319,16 +320,21 @@ impl<'a> Driver<'a> {
         let expected = if self.config.tls.is_some() { ServerProtocol::Tls } else { ServerProtocol::Leeward };
         #[cfg(not(feature = "tls"))]
         let expected = ServerProtocol::Leeward;
-        address::with_protocol(reason, self.config.address, expected, ASKING)
+        address::with_protocol(reason, self.config.address, expected, PROTOCOL_PROBE_TIMEOUT)
     }
 
     // ---- the run ----
 
-    fn go(&mut self, plan: &Plan, stop: &AtomicBool, mut progress: impl FnMut(&Progress)) -> Result<Course, LoadError> {
+    fn run_plan(
+        &mut self,
+        plan: &Plan,
+        stop: &AtomicBool,
+        mut progress: impl FnMut(&Progress),
+    ) -> Result<RunEnd, LoadError> {
         self.start = self.clock.now() + LEAD;
-        self.freed.clear();
-        self.resting.clear();
-        self.waits.store(matches!(plan, Plan::Closed { .. }), Ordering::Relaxed);
+        self.idle_links.clear();
+        self.backing_off.clear();
+        self.wait_for_credit.store(matches!(plan, Plan::Closed { .. }), Ordering::Relaxed);
         let (mut source, planned) = self.source(plan);
         // Set when the last request has been issued.
         let mut deadline = None;
@@ -342,12 +348,12 @@ impl<'a> Driver<'a> {
             let due = if stopped { None } else { self.issue(&mut source) };
             if due.is_none() && deadline.is_none() {
                 deadline = Some(now + self.config.drain);
-                if self.waits.swap(false, Ordering::Relaxed) {
+                if self.wait_for_credit.swap(false, Ordering::Relaxed) {
                     // What waits now expires as ever. Touching a connection sets its timer.
-                    self.touched.extend(0..self.links.len() as u32);
+                    self.dirty_links.extend(0..self.links.len() as u32);
                 }
                 if stopped {
-                    self.recorder.cut(Time(now.since(self.start).0));
+                    self.recorder.end_early(Time(now.since(self.start).0));
                 }
             }
             self.fire_timers();
@@ -360,37 +366,37 @@ impl<'a> Driver<'a> {
                 progress(&Progress { elapsed, duration: plan.duration(), counts, latest, gives_credits });
             }
             if self.lost as usize == self.links.len() {
-                self.recorder.cut(Time(now.since(self.start).0));
-                break Ending::Disconnected;
+                self.recorder.end_early(Time(now.since(self.start).0));
+                break RunEndReason::Disconnected;
             }
             if let Some(deadline) = deadline {
-                let done = self.recorder.under_way() == 0;
+                let done = self.recorder.in_flight() == 0;
                 if done || now >= deadline {
                     break if stopped {
-                        Ending::Stopped
+                        RunEndReason::Stopped
                     } else if done {
-                        Ending::Finished
+                        RunEndReason::Finished
                     } else {
-                        Ending::Drained
+                        RunEndReason::Drained
                     };
                 }
             }
             let wait = self.wait(due, deadline);
             self.poll(wait)?;
         };
-        Ok(Course { ending, planned })
+        Ok(RunEnd { ending, planned })
     }
 
     /// Goes on with another recorder, which knows of the connections; the one so far.
-    fn record_anew(&mut self, recorder: Recorder) -> Recorder {
+    fn replace_recorder(&mut self, recorder: Recorder) -> Recorder {
         let before = mem::replace(&mut self.recorder, recorder);
         let gives_credits = before.gives_credits().unwrap_or_default();
-        (0..self.welcomed).for_each(|_| self.recorder.opened(gives_credits));
+        (0..self.welcomed).for_each(|_| self.recorder.record_open(gives_credits));
         before
     }
 
     /// Ends what is still under way, and all connections.
-    fn close(mut self, course: &Course) -> Recording {
+    fn close(mut self, course: &RunEnd) -> RunResults {
         self.recorder.close();
         for number in 0..self.links.len() as u32 {
             self.act(number, Action::Close);
@@ -410,7 +416,7 @@ impl<'a> Driver<'a> {
             }
             Plan::Closed { connections, outstanding, service, seed, duration } => {
                 // As if that many requests had just ended everywhere, in turn.
-                self.freed.extend((0..*outstanding).flat_map(|_| 0..*connections));
+                self.idle_links.extend((0..*outstanding).flat_map(|_| 0..*connections));
                 let rng = |purpose| Rng::new(*seed, purpose);
                 let (services, clients) = (rng(Purpose::Service), rng(Purpose::Clients));
                 (Source::Closed { service, services, clients, end: self.start + *duration }, 0)
@@ -422,8 +428,8 @@ impl<'a> Driver<'a> {
     fn issue(&mut self, source: &mut Source<'_>) -> Option<Time> {
         match source {
             Source::Open { requests } => {
-                self.freed.clear();
-                self.resting.clear();
+                self.idle_links.clear();
+                self.backing_off.clear();
                 for _ in 0..BATCH {
                     let (planned, rest) = requests.split_first()?;
                     let (now, due) = (self.clock.now(), self.start + Nanos(planned.at.0));
@@ -440,14 +446,14 @@ impl<'a> Driver<'a> {
                 if self.clock.now() < self.start {
                     return Some(self.start);
                 }
-                while let Some((at, number)) = self.resting.front().copied()
+                while let Some((at, number)) = self.backing_off.front().copied()
                     && at <= self.clock.now()
                 {
-                    self.resting.pop_front();
-                    self.freed.push(number);
+                    self.backing_off.pop_front();
+                    self.idle_links.push(number);
                 }
                 // Taken away first: what ends at once comes in the next turn, after the sockets had theirs.
-                let mut freed = mem::take(&mut self.freed);
+                let mut freed = mem::take(&mut self.idle_links);
                 for number in freed.drain(..) {
                     let now = self.clock.now();
                     if now >= *end {
@@ -463,10 +469,10 @@ impl<'a> Driver<'a> {
                 if now >= *end {
                     return None;
                 }
-                if self.freed.is_empty() {
+                if self.idle_links.is_empty() {
                     // Its memory for the next turn.
-                    self.freed = freed;
-                    Some(self.resting.front().map_or(*end, |(at, _)| (*at).min(*end)))
+                    self.idle_links = freed;
+                    Some(self.backing_off.front().map_or(*end, |(at, _)| (*at).min(*end)))
                 } else {
                     Some(now)
                 }
@@ -476,13 +482,13 @@ impl<'a> Driver<'a> {
 
     /// Gives one request, due at `at` from the start, to its client.
     fn submit(&mut self, now: Time, number: u32, at: Time, service: Nanos, priority: Priority, random: u64) {
-        self.recorder.issued(Time(now.since(self.start).0), at);
+        self.recorder.record_issue(Time(now.since(self.start).0), at);
         let mut payload = mem::take(&mut self.payload);
         let bits = bits_of(random);
         let method = match &self.config.ask {
             Some(ask) => {
                 payload.clear();
-                ask.ask(bits, &mut payload)
+                ask.generate(bits, &mut payload)
             }
             None => {
                 payload[..8].copy_from_slice(&service.0.to_le_bytes());
@@ -492,9 +498,9 @@ impl<'a> Driver<'a> {
         let request = Request { method, payload: &payload, priority, random };
         let mut budget = self.config.budget;
         budget.charge(Time(now.since(self.start).0).since(at));
-        self.act(number, Action::Submit(now, Issued { due: at, method, random: bits }, request, budget));
+        self.act(number, Action::Submit(now, IssuedRequest { due: at, method, random: bits }, request, budget));
         self.payload = payload;
-        self.touched.push(number);
+        self.dirty_links.push(number);
     }
 
     fn fire_timers(&mut self) {
@@ -509,28 +515,28 @@ impl<'a> Driver<'a> {
     }
 
     fn flush(&mut self) {
-        let mut touched = mem::take(&mut self.touched);
+        let mut touched = mem::take(&mut self.dirty_links);
         for number in touched.drain(..) {
             self.act(number, Action::Flush);
         }
-        self.touched = touched;
+        self.dirty_links = touched;
     }
 
     /// How long to wait for sockets when the next request is `due`, and the run over at `deadline`.
     fn wait(&self, due: Option<Time>, deadline: Option<Time>) -> Wait {
         let now = self.clock.now();
         let timer = self.timers.peek().map_or(Time::NEVER, |Reverse((at, _))| *at);
-        let idle = timer.min(deadline.unwrap_or(Time::NEVER)).since(now).min(PATIENCE);
+        let idle = timer.min(deadline.unwrap_or(Time::NEVER)).since(now).min(WAIT_MAX);
         let until_due = due.map_or(Nanos::MAX, |due| due.since(now));
         match self.config.polling {
-            Polling::Busy => Wait::Not,
+            Polling::Busy => Wait::NonBlocking,
             Polling::Sleep => Wait::For(idle.min(until_due)),
-            Polling::Hybrid if until_due <= AWAKE => {
+            Polling::Hybrid if until_due <= SPIN_BEFORE => {
                 // The server may need this core as much.
                 std::thread::yield_now();
-                Wait::Not
+                Wait::NonBlocking
             }
-            Polling::Hybrid => Wait::For(idle.min(until_due - AWAKE)),
+            Polling::Hybrid => Wait::For(idle.min(until_due - SPIN_BEFORE)),
         }
     }
 

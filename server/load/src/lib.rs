@@ -47,8 +47,8 @@
 pub mod config;
 pub mod driver;
 mod link;
+mod max_wait;
 pub mod output;
-mod patience;
 mod poller;
 pub mod recorder;
 pub mod report;
@@ -57,12 +57,12 @@ mod socket;
 mod system;
 pub mod trace;
 
-pub use config::{Answers, LoadConfig, LoadError, Plan, Polling};
-pub use driver::{Progress, Scaled, run, run_scaled};
+pub use config::{AnswerCheck, LoadConfig, LoadError, Plan, Polling};
+pub use driver::{Progress, ScaledRun, run, run_scaled};
 pub use leeward_rpc::address;
 pub use leeward_rpc::client::Transport;
 pub use leeward_rpc::wire::ServerProtocol;
-pub use recorder::Recording;
+pub use recorder::RunResults;
 pub use report::LoadReport;
-pub use schedule::{Planned, Schedule};
+pub use schedule::{PlannedRequest, Schedule};
 pub use system::{allow_sockets, may_run_on};

@@ -11,7 +11,7 @@ use leeward_rpc::wire::{self, Regime};
 
 use crate::config::LoadConfig;
 use crate::poller::Poller;
-use crate::recorder::Issued;
+use crate::recorder::IssuedRequest;
 use crate::socket::Socket;
 
 /// The generator's clock: nanoseconds since it was started.
@@ -33,7 +33,7 @@ const READS_MAX: u32 = 4;
 
 /// A step in a link's life.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Change {
+pub(crate) enum LinkEvent {
     /// The server has welcomed it.
     Welcomed,
     /// The socket is gone.
@@ -44,16 +44,16 @@ pub(crate) enum Change {
 pub(crate) struct Link {
     number: u32,
     socket: Option<Socket>,
-    connection: Connection<Issued>,
-    watches_room: bool,
+    connection: Connection<IssuedRequest>,
+    watches_writable: bool,
     /// The last [`Change`] that was reported.
-    reported: Option<Change>,
+    reported: Option<LinkEvent>,
     /// When its timer goes off; `NEVER` when it is not set.
     timer: Time,
     /// Counts of a socket that is lost.
     datagrams: DatagramCounts,
     /// Why the socket was lost, where that says more than the connection knows.
-    trouble: Option<String>,
+    socket_error: Option<String>,
 }
 
 impl Link {
@@ -77,11 +77,11 @@ impl Link {
             number,
             socket: Some(socket),
             connection,
-            watches_room: false,
+            watches_writable: false,
             reported: None,
             timer: Time::NEVER,
             datagrams: DatagramCounts::default(),
-            trouble: None,
+            socket_error: None,
         })
     }
 
@@ -90,10 +90,10 @@ impl Link {
     }
 
     /// Change of the link since the last call.
-    pub(crate) fn change(&mut self) -> Option<Change> {
+    pub(crate) fn take_event(&mut self) -> Option<LinkEvent> {
         let state = match (self.is_lost(), self.connection.phase()) {
-            (true, _) => Some(Change::Lost),
-            (false, Phase::Ready) => Some(Change::Welcomed),
+            (true, _) => Some(LinkEvent::Lost),
+            (false, Phase::Ready) => Some(LinkEvent::Welcomed),
             _ => None,
         };
         if state == self.reported {
@@ -116,18 +116,18 @@ impl Link {
     /// Why the connection is over, for people.
     pub(crate) fn reason(&self) -> String {
         let known = || self.connection.error().map_or_else(String::new, ToString::to_string);
-        self.trouble.clone().unwrap_or_else(known)
+        self.socket_error.clone().unwrap_or_else(known)
     }
 
     pub(crate) fn submit(
         &mut self,
         now: Time,
-        issued: Issued,
+        issued: IssuedRequest,
         request: &Request<'_>,
         budget: Budget,
-        events: &mut impl FnMut(Time, Event<'_, Issued>),
+        events: &mut impl FnMut(Time, Event<'_, IssuedRequest>),
     ) {
-        let mut events = |event: Event<'_, Issued>| events(now, event);
+        let mut events = |event: Event<'_, IssuedRequest>| events(now, event);
         match budget.remaining() {
             Some(left) => self.connection.submit_within(now, issued, request, wire::Budget::of(left), &mut events),
             None => self.connection.submit(now, issued, request, &mut events),
@@ -135,7 +135,12 @@ impl Link {
     }
 
     /// Reads what there is, up to a bound, and writes the answers that follow from it.
-    pub(crate) fn ready(&mut self, clock: Clock, poller: &Poller, events: &mut impl FnMut(Time, Event<'_, Issued>)) {
+    pub(crate) fn ready(
+        &mut self,
+        clock: Clock,
+        poller: &Poller,
+        events: &mut impl FnMut(Time, Event<'_, IssuedRequest>),
+    ) {
         for reads in 0.. {
             let Some(socket) = &mut self.socket else { return };
             if reads >= READS_MAX && !socket.holds_bytes() {
@@ -144,15 +149,15 @@ impl Link {
             let spare = self.connection.spare();
             let room = spare.len();
             match socket.read(|| clock.now(), spare) {
-                Ok(0) => return self.lose(clock.now(), events),
+                Ok(0) => return self.disconnect(clock.now(), events),
                 Ok(count) => {
                     // The clock is read after the bytes: an answer is never dated before it was here.
                     let now = clock.now();
-                    if self.connection.received(now, count, &mut |event| events(now, event)).is_err() {
-                        return self.lose(now, events);
+                    if self.connection.on_received(now, count, &mut |event| events(now, event)).is_err() {
+                        return self.disconnect(now, events);
                     }
-                    if let Some(calls) = socket.bound() {
-                        self.connection.restrict(now, calls, &mut |event| events(now, event));
+                    if let Some(calls) = socket.congestion_window() {
+                        self.connection.set_transport_limit(now, calls, &mut |event| events(now, event));
                     }
                     if !socket.may_have_more(count, room, self.connection.in_flight()) {
                         break;
@@ -162,8 +167,8 @@ impl Link {
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
                 Err(error) => {
                     // The system's own words say less than the connection's.
-                    self.trouble = error.get_ref().map(ToString::to_string);
-                    return self.lose(clock.now(), events);
+                    self.socket_error = error.get_ref().map(ToString::to_string);
+                    return self.disconnect(clock.now(), events);
                 }
             }
         }
@@ -171,60 +176,71 @@ impl Link {
     }
 
     /// Writes as much as the socket takes.
-    pub(crate) fn flush(&mut self, clock: Clock, poller: &Poller, events: &mut impl FnMut(Time, Event<'_, Issued>)) {
+    pub(crate) fn flush(
+        &mut self,
+        clock: Clock,
+        poller: &Poller,
+        events: &mut impl FnMut(Time, Event<'_, IssuedRequest>),
+    ) {
         loop {
             let now = clock.now();
             let Some(socket) = &mut self.socket else { return };
             let output = self.connection.output(now);
             if output.is_empty() {
-                socket.finish();
-                let wants_room = socket.wants_room();
-                return self.watch_room(now, wants_room, poller, events);
+                socket.flush();
+                let wants_room = socket.wants_write();
+                return self.watch_writable(now, wants_room, poller, events);
             }
             match socket.write(now, output) {
-                Ok(0) => return self.lose(now, events),
-                Ok(count) => self.connection.consumed(now, count, &mut |event| events(now, event)),
+                Ok(0) => return self.disconnect(now, events),
+                Ok(count) => self.connection.consume(now, count, &mut |event| events(now, event)),
                 Err(error) if error.kind() == ErrorKind::WouldBlock => {
-                    socket.finish();
+                    socket.flush();
                     if !socket.is_stream() {
                         // The next datagram makes room, no socket does.
                         return;
                     }
-                    return self.watch_room(now, true, poller, events);
+                    return self.watch_writable(now, true, poller, events);
                 }
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
-                Err(_) => return self.lose(now, events),
+                Err(_) => return self.disconnect(now, events),
             }
         }
     }
 
-    fn watch_room(&mut self, now: Time, room: bool, poller: &Poller, events: &mut impl FnMut(Time, Event<'_, Issued>)) {
+    fn watch_writable(
+        &mut self,
+        now: Time,
+        room: bool,
+        poller: &Poller,
+        events: &mut impl FnMut(Time, Event<'_, IssuedRequest>),
+    ) {
         let Some(socket) = &self.socket else { return };
-        if self.watches_room == room {
+        if self.watches_writable == room {
             return;
         }
-        self.watches_room = room;
-        if poller.watch_room(socket, self.number, room).is_err() {
-            self.lose(now, events);
+        self.watches_writable = room;
+        if poller.watch_writable(socket, self.number, room).is_err() {
+            self.disconnect(now, events);
         }
     }
 
     /// The socket is of no use any more. Dropping it closes it and takes it from the poller.
-    fn lose(&mut self, now: Time, events: &mut impl FnMut(Time, Event<'_, Issued>)) {
+    fn disconnect(&mut self, now: Time, events: &mut impl FnMut(Time, Event<'_, IssuedRequest>)) {
         // Why is kept by the connection.
-        let _ = self.connection.ended(now, &mut |event| events(now, event));
+        let _ = self.connection.on_eof(now, &mut |event| events(now, event));
         self.datagrams = self.datagrams();
         self.socket = None;
     }
 
     /// The timer that is set for `at` goes off; does nothing if it is another one.
-    pub(crate) fn timer(&mut self, at: Time, now: Time, events: &mut impl FnMut(Time, Event<'_, Issued>)) {
+    pub(crate) fn on_timer(&mut self, at: Time, now: Time, events: &mut impl FnMut(Time, Event<'_, IssuedRequest>)) {
         if self.timer == at {
             self.timer = Time::NEVER;
             if let Some(socket) = &mut self.socket
                 && !socket.on_timer(now)
             {
-                return self.lose(now, events);
+                return self.disconnect(now, events);
             }
             self.connection.on_timer(now, &mut |event| events(now, event));
         }
@@ -242,8 +258,8 @@ impl Link {
     }
 
     /// The run is over: says good-bye if the server listens, and ends all requests. Not reported as a [`Change`].
-    pub(crate) fn close(&mut self, now: Time, events: &mut impl FnMut(Time, Event<'_, Issued>)) {
-        self.reported = Some(Change::Lost);
+    pub(crate) fn close(&mut self, now: Time, events: &mut impl FnMut(Time, Event<'_, IssuedRequest>)) {
+        self.reported = Some(LinkEvent::Lost);
         self.connection.deregister(now, &mut |event| events(now, event));
         self.datagrams = self.datagrams();
         if let Some(mut socket) = self.socket.take() {

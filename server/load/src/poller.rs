@@ -20,7 +20,7 @@ const TIMER: u64 = u64::MAX;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Wait {
     /// Only look.
-    Not,
+    NonBlocking,
     /// Until a socket is ready or this much time has passed; or a little shorter.
     For(Nanos),
 }
@@ -47,7 +47,7 @@ impl Poller {
     }
 
     /// From now on also, or no more, for room to write.
-    pub(crate) fn watch_room(&self, socket: &impl AsFd, number: u32, room: bool) -> io::Result<()> {
+    pub(crate) fn watch_writable(&self, socket: &impl AsFd, number: u32, room: bool) -> io::Result<()> {
         let flags = if room { EventFlags::IN | EventFlags::OUT } else { EventFlags::IN };
         Ok(epoll::modify(&self.epoll, socket, EventData::new_u64(number.into()), flags)?)
     }
@@ -58,7 +58,7 @@ impl Poller {
         self.events.clear();
         let now = Timespec { tv_sec: 0, tv_nsec: 0 };
         let timeout = match wait {
-            Wait::Not | Wait::For(Nanos::ZERO) => Some(&now),
+            Wait::NonBlocking | Wait::For(Nanos::ZERO) => Some(&now),
             Wait::For(span) => {
                 self.set_timer(span)?;
                 None
@@ -98,6 +98,6 @@ mod tests {
             poller.wait(Wait::For(Nanos::from_micros(300)), &mut Vec::new()).unwrap();
             assert!(begun.elapsed().as_nanos() >= 300_000);
         }
-        poller.wait(Wait::Not, &mut Vec::new()).unwrap();
+        poller.wait(Wait::NonBlocking, &mut Vec::new()).unwrap();
     }
 }

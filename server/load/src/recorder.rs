@@ -7,16 +7,16 @@ use std::sync::Arc;
 use leeward_core::client::LocalReason;
 use leeward_core::units::{Nanos, Time};
 pub use leeward_outcome::Distribution;
-use leeward_rpc::client::{Disconnected, Event};
+use leeward_rpc::client::{Event, RequestStage};
 use leeward_rpc::wire::Method;
 
-use crate::config::{Answers, LoadConfig, Plan};
-use crate::report::{Adherence, ClientWindow, Connections, Counts, Ending, FineWindow, LoadReport};
-use leeward_rpc::ask::Ask;
+use crate::config::{AnswerCheck, LoadConfig, Plan};
+use crate::report::{Adherence, ClientWindow, Connections, FineWindow, LoadReport, RequestCounts, RunEndReason};
+use leeward_rpc::generator::RequestGenerator;
 
 /// Identity of a request: the time at which it was due, and what it asked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Issued {
+pub struct IssuedRequest {
     /// When it was due.
     pub due: Time,
     /// Which procedure it called.
@@ -30,8 +30,8 @@ pub struct Issued {
 struct WrongAnswer;
 
 /// How a run went.
-pub(crate) struct Course {
-    pub(crate) ending: Ending,
+pub(crate) struct RunEnd {
+    pub(crate) ending: RunEndReason,
     /// Requests that the schedule holds.
     pub(crate) planned: u64,
 }
@@ -39,7 +39,7 @@ pub(crate) struct Course {
 /// A run's results: the report and whole distributions for `.hgrm` files.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
-pub struct Recording {
+pub struct RunResults {
     /// The summary.
     pub report: LoadReport,
     /// Latency from the intended time.
@@ -67,7 +67,7 @@ impl Windows {
     }
 
     /// The counts of the window that `at` lies in.
-    fn counts(&mut self, at: Time) -> &mut Counts {
+    fn counts(&mut self, at: Time) -> &mut RequestCounts {
         let index = self.index(at);
         while self.done.len() <= index {
             let start = Time(self.done.len() as u64 * self.length.0);
@@ -77,7 +77,7 @@ impl Windows {
         &mut self.done[index].counts
     }
 
-    fn completed(&mut self, now: Time, latency: Nanos) {
+    fn record_completion(&mut self, now: Time, latency: Nanos) {
         let index = self.index(now);
         if index > self.current {
             self.close();
@@ -87,7 +87,7 @@ impl Windows {
     }
 
     /// A drop's reject delay; the drop itself has been counted.
-    fn dropped(&mut self, now: Time, delay: Nanos) {
+    fn record_rejection(&mut self, now: Time, delay: Nanos) {
         let index = self.index(now);
         if let (Some(sum), Some(window)) = (self.reject_delays.get_mut(index), self.done.get_mut(index)) {
             *sum = sum.saturating_add(delay.0);
@@ -124,8 +124,8 @@ const REASONS_MAX: usize = 8;
 /// Counters of a run.
 pub(crate) struct Recorder {
     /// Knows which answers are right.
-    ask: Option<Arc<dyn Ask>>,
-    answers: Answers,
+    ask: Option<Arc<dyn RequestGenerator>>,
+    answers: AnswerCheck,
     slo: Nanos,
     timeout: Nanos,
     late_after: Nanos,
@@ -134,8 +134,8 @@ pub(crate) struct Recorder {
     to: Time,
     /// The run is over: a connection that is open now has not been lost.
     closing: bool,
-    totals: Counts,
-    measured: Counts,
+    totals: RequestCounts,
+    measured: RequestCounts,
     latency: Distribution,
     latency_from_send: Distribution,
     reject_delay: Distribution,
@@ -160,8 +160,8 @@ impl Recorder {
             from: Time::ZERO + config.warmup,
             to: Time::ZERO + plan.duration(),
             closing: false,
-            totals: Counts::default(),
-            measured: Counts::default(),
+            totals: RequestCounts::default(),
+            measured: RequestCounts::default(),
             latency: Distribution::new(),
             latency_from_send: Distribution::new(),
             reject_delay: Distribution::new(),
@@ -183,7 +183,7 @@ impl Recorder {
     }
 
     /// Counts something that happened at `at`: in all, in the measured part, in its window.
-    fn count(&mut self, at: Time, what: impl Fn(&mut Counts)) {
+    fn count(&mut self, at: Time, what: impl Fn(&mut RequestCounts)) {
         what(&mut self.totals);
         if at >= self.from && at < self.to {
             what(&mut self.measured);
@@ -194,7 +194,7 @@ impl Recorder {
     }
 
     /// A request due at `due` is given to the client now.
-    pub(crate) fn issued(&mut self, now: Time, due: Time) {
+    pub(crate) fn record_issue(&mut self, now: Time, due: Time) {
         let lateness = now.since(due);
         let late = lateness > self.late_after;
         self.lateness.record(lateness);
@@ -205,8 +205,8 @@ impl Recorder {
     }
 
     /// A request has ended.
-    pub(crate) fn ended(&mut self, now: Time, event: &Event<'_, Issued>) {
-        let Issued { due, method, random } = *event.token();
+    pub(crate) fn record_end(&mut self, now: Time, event: &Event<'_, IssuedRequest>) {
+        let IssuedRequest { due, method, random } = *event.token();
         let is_measured = due >= self.from;
         let age = now.since(due);
         match event {
@@ -228,25 +228,25 @@ impl Recorder {
                     counts.good += u64::from(good);
                 });
                 if let Some(windows) = &mut self.windows {
-                    windows.completed(now, age);
+                    windows.record_completion(now, age);
                 }
                 self.count_fine(now, in_time, good);
             }
-            Event::Dropped { reason, round_trip, .. } => {
+            Event::Rejected { reason, round_trip, .. } => {
                 if is_measured {
                     self.reject_delay.record(*round_trip);
                 }
                 add(&mut self.drop_reasons, reason);
                 self.count(now, |counts| counts.dropped += 1);
                 if let Some(windows) = &mut self.windows {
-                    windows.dropped(now, *round_trip);
+                    windows.record_rejection(now, *round_trip);
                 }
             }
             Event::Failed { code, .. } => {
                 add(&mut self.failures, code);
                 self.count(now, |counts| counts.failed += 1);
             }
-            Event::Ended { end, .. } => match end.reason {
+            Event::EndedLocally { end, .. } => match end.reason {
                 LocalReason::Overflow => self.count(now, |counts| counts.overflowed += 1),
                 LocalReason::Throttled => self.count(now, |counts| counts.throttled += 1),
                 // A reason that is new to this crate is an expiry of some kind.
@@ -257,7 +257,7 @@ impl Recorder {
                 self.count(now, |counts| counts.timed_out += 1);
             }
             Event::Disconnected { .. } if self.closing => self.count(now, |counts| counts.unfinished += 1),
-            Event::Disconnected { at: Disconnected::Sent, .. } => self.count(now, |counts| counts.disconnected += 1),
+            Event::Disconnected { stage: RequestStage::Sent, .. } => self.count(now, |counts| counts.disconnected += 1),
             // Waiting, or an end that is new to this crate: nothing was sent, as far as is known.
             _ => self.count(now, |counts| counts.unsent += 1),
         }
@@ -267,7 +267,7 @@ impl Recorder {
     fn is_answer(&self, random: u64, method: Method, payload: &[u8]) -> bool {
         match &self.ask {
             Some(ask) => ask.is_answer(random, method, payload),
-            None => self.answers == Answers::Any || payload.is_empty(),
+            None => self.answers == AnswerCheck::Any || payload.is_empty(),
         }
     }
 
@@ -288,16 +288,16 @@ impl Recorder {
     }
 
     /// Issued and not ended.
-    pub(crate) fn under_way(&self) -> u64 {
-        self.totals.offered - self.totals.ended()
+    pub(crate) fn in_flight(&self) -> u64 {
+        self.totals.offered - self.totals.total()
     }
 
-    pub(crate) fn totals(&self) -> &Counts {
+    pub(crate) fn totals(&self) -> &RequestCounts {
         &self.totals
     }
 
     /// The server has welcomed a connection, and said whether its windows bind.
-    pub(crate) fn opened(&mut self, gives_credits: bool) {
+    pub(crate) fn record_open(&mut self, gives_credits: bool) {
         self.connections.opened += 1;
         self.gives_credits.get_or_insert(gives_credits);
     }
@@ -306,7 +306,7 @@ impl Recorder {
         self.gives_credits
     }
 
-    pub(crate) fn lost(&mut self, reason: &str) {
+    pub(crate) fn record_loss(&mut self, reason: &str) {
         self.connections.lost += 1;
         let reasons = &mut self.connections.reasons;
         let key = if reasons.len() < REASONS_MAX || reasons.contains_key(reason) { reason } else { "other" };
@@ -314,7 +314,7 @@ impl Recorder {
     }
 
     /// The run ends before its time: rates are over the time that there was.
-    pub(crate) fn cut(&mut self, at: Time) {
+    pub(crate) fn end_early(&mut self, at: Time) {
         self.to = self.to.min(at);
     }
 
@@ -323,15 +323,15 @@ impl Recorder {
         self.closing = true;
     }
 
-    pub(crate) fn finish(mut self, course: &Course) -> Recording {
+    pub(crate) fn finish(mut self, course: &RunEnd) -> RunResults {
         if let Some(windows) = &mut self.windows {
             windows.close();
         }
         let measured_s = self.to.since(self.from).as_secs_f64();
         let per_second = |count: u64| if measured_s > 0.0 { count as f64 / measured_s } else { 0.0 };
         let mut violations = Vec::new();
-        if !self.totals.balance() {
-            violations.push(format!("{} requests offered, {} ended", self.totals.offered, self.totals.ended()));
+        if !self.totals.is_balanced() {
+            violations.push(format!("{} requests offered, {} ended", self.totals.offered, self.totals.total()));
         }
         let lateness = self.lateness.percentiles();
         let report = LoadReport {
@@ -365,7 +365,7 @@ impl Recorder {
             fine: self.fine.map(|(_, windows)| windows).unwrap_or_default(),
             violations,
         };
-        Recording {
+        RunResults {
             report,
             latency: self.latency,
             latency_from_send: self.latency_from_send,
@@ -377,7 +377,7 @@ impl Recorder {
 /// Adds 1 to the count of `name`. Looks before it allocates: after the first of a name nothing is allocated.
 fn add(counts: &mut BTreeMap<String, u64>, name: &impl Debug) {
     use std::fmt::Write;
-    let mut text = Name { bytes: [0; 32], length: 0 };
+    let mut text = NameBuffer { bytes: [0; 32], length: 0 };
     // A name longer than that is cut, which is no error here.
     let _ = write!(text, "{name:?}");
     let text = std::str::from_utf8(&text.bytes[..text.length]).unwrap_or("unnamed");
@@ -387,12 +387,12 @@ fn add(counts: &mut BTreeMap<String, u64>, name: &impl Debug) {
     }
 }
 
-struct Name {
+struct NameBuffer {
     bytes: [u8; 32],
     length: usize,
 }
 
-impl std::fmt::Write for Name {
+impl std::fmt::Write for NameBuffer {
     fn write_str(&mut self, text: &str) -> std::fmt::Result {
         let count = text.len().min(self.bytes.len() - self.length);
         self.bytes[self.length..self.length + count].copy_from_slice(&text.as_bytes()[..count]);

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-pub use leeward_outcome::{ClientWindow, Counts, FineWindow, Percentiles};
+pub use leeward_outcome::{ClientWindow, FineWindow, Percentiles, RequestCounts};
 use serde::Serialize;
 
 /// Results of a single run.
@@ -10,7 +10,7 @@ use serde::Serialize;
 #[non_exhaustive]
 pub struct LoadReport {
     /// Why the run ended.
-    pub ending: Ending,
+    pub ending: RunEndReason,
     /// Requests that the schedule holds; those never issued, because the run was stopped, are the difference to
     /// `totals.offered`. Zero in a closed loop, which has none.
     pub planned: u64,
@@ -21,10 +21,10 @@ pub struct LoadReport {
     /// Latency objective.
     pub slo_ns: u64,
     /// How requests ended, whole run, the wait for the last answers included.
-    pub totals: Counts,
+    pub totals: RequestCounts,
     /// Counts after the warm-up and before the last request was due: `offered` by intended time, the ends by their own
     /// time, so these don't add up.
-    pub measured: Counts,
+    pub measured: RequestCounts,
     /// Responses per second in the measured part.
     pub throughput_per_s: f64,
     /// Responses within the objective per second in the measured part.
@@ -63,7 +63,7 @@ pub struct LoadReport {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
-pub enum Ending {
+pub enum RunEndReason {
     /// All requests were issued and have ended.
     #[default]
     Finished,

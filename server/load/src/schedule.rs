@@ -9,7 +9,7 @@ use crate::trace::Trace;
 
 /// A request to be issued.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Planned {
+pub struct PlannedRequest {
     /// When, from the start of the run.
     pub at: Time,
     /// By which client, from 0. Each has a connection of its own.
@@ -25,7 +25,7 @@ pub struct Planned {
 /// All requests of a run, in the order of their times.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Schedule {
-    requests: Vec<Planned>,
+    requests: Vec<PlannedRequest>,
     clients: u32,
     duration: Nanos,
 }
@@ -65,7 +65,7 @@ impl Schedule {
             }
             let service = workload.service.draw(&mut service);
             let priority = Priority::from_random(clients.bits());
-            requests.push(Planned { at, client, service, priority, random: clients.bits() });
+            requests.push(PlannedRequest { at, client, service, priority, random: clients.bits() });
         }
         Ok(Schedule { requests, clients: workload.clients.max(1), duration })
     }
@@ -73,12 +73,18 @@ impl Schedule {
     /// Takes the requests of a trace, with priorities drawn from `seed`. Lasts until just after its last request.
     pub fn replay(trace: &Trace, seed: u64) -> Self {
         let mut clients = Rng::new(seed, Purpose::Clients);
-        let requests: Vec<Planned> = trace
+        let requests: Vec<PlannedRequest> = trace
             .entries()
             .iter()
             .map(|entry| {
                 let priority = Priority::from_random(clients.bits());
-                Planned { at: entry.at, client: entry.client, service: entry.service, priority, random: clients.bits() }
+                PlannedRequest {
+                    at: entry.at,
+                    client: entry.client,
+                    service: entry.service,
+                    priority,
+                    random: clients.bits(),
+                }
             })
             .collect();
         let duration = requests.last().map_or(Nanos::ZERO, |last| Nanos(last.at.0.saturating_add(1)));
@@ -93,13 +99,13 @@ impl Schedule {
     pub fn share(&self, index: u32, of: u32) -> Self {
         assert!(index < of, "generator {index} of {of}");
         let own = self.requests.iter().filter(|request| request.client % of == index);
-        let requests = own.map(|request| Planned { client: request.client / of, ..*request }).collect();
+        let requests = own.map(|request| PlannedRequest { client: request.client / of, ..*request }).collect();
         let clients = (self.clients.saturating_sub(index)).div_ceil(of).max(1);
         Schedule { requests, clients, duration: self.duration }
     }
 
     /// The requests, by time.
-    pub fn requests(&self) -> &[Planned] {
+    pub fn requests(&self) -> &[PlannedRequest] {
         &self.requests
     }
 
@@ -118,7 +124,7 @@ impl Schedule {
 mod tests {
     use super::*;
     use leeward_core::units::Rate;
-    use leeward_workload::{Arrivals, Segment, Service, Shares};
+    use leeward_workload::{Arrivals, Segment, ServiceTime, Shares};
 
     fn workload() -> Workload {
         Workload {
@@ -126,7 +132,7 @@ mod tests {
             arrivals: Arrivals::Poisson,
             shares: Shares::Equal,
             demand: vec![Segment { from: Nanos::ZERO, rate: Rate(100_000.0) }],
-            service: Service::Exponential(Nanos::from_micros(10)),
+            service: ServiceTime::Exponential(Nanos::from_micros(10)),
         }
     }
 
@@ -150,9 +156,13 @@ mod tests {
             assert_eq!(shares.iter().map(Schedule::clients).sum::<u32>(), schedule.clients());
             let numbered = |(index, share): (usize, &Schedule)| {
                 let client = move |client: u32| client * of + index as u32;
-                share.requests().iter().map(|one| Planned { client: client(one.client), ..*one }).collect::<Vec<_>>()
+                share
+                    .requests()
+                    .iter()
+                    .map(|one| PlannedRequest { client: client(one.client), ..*one })
+                    .collect::<Vec<_>>()
             };
-            let mut all: Vec<Planned> = shares.iter().enumerate().flat_map(numbered).collect();
+            let mut all: Vec<PlannedRequest> = shares.iter().enumerate().flat_map(numbered).collect();
             all.sort_by_key(|request| (request.at, request.client));
             let mut whole = schedule.requests().to_vec();
             whole.sort_by_key(|request| (request.at, request.client));

@@ -70,7 +70,7 @@ impl Socket {
     }
 
     /// Whether bytes wait for room that the owner does not know of.
-    pub(crate) fn wants_room(&self) -> bool {
+    pub(crate) fn wants_write(&self) -> bool {
         match self {
             #[cfg(feature = "tls")]
             Socket::Tls(stream) => stream.wants_send(),
@@ -107,7 +107,7 @@ impl Socket {
     }
 
     /// Ends a turn of writing.
-    pub(crate) fn finish(&mut self) {
+    pub(crate) fn flush(&mut self) {
         match self {
             Socket::Tcp(_) => {}
             // Words of its own that found no room before.
@@ -135,12 +135,12 @@ impl Socket {
     }
 
     /// Calls that the transport lets be under way; `None` where it knows no bound.
-    pub(crate) fn bound(&self) -> Option<u32> {
+    pub(crate) fn congestion_window(&self) -> Option<u32> {
         match self {
             Socket::Tcp(_) => None,
             #[cfg(feature = "tls")]
             Socket::Tls(_) => None,
-            Socket::Datagrams(far) => Some(far.bound()),
+            Socket::Datagrams(far) => Some(far.congestion_window()),
         }
     }
 

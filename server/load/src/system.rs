@@ -6,11 +6,11 @@ use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use crate::config::LoadError;
 
 /// Keeps the calling thread on one CPU; puts it back where it was when dropped.
-pub(crate) struct Pinned(CpuSet);
+pub(crate) struct PinGuard(CpuSet);
 
-impl Pinned {
+impl PinGuard {
     /// Moves the calling thread to `cpu`, if there is one asked for.
-    pub(crate) fn to(cpu: Option<usize>) -> Result<Option<Self>, LoadError> {
+    pub(crate) fn pin(cpu: Option<usize>) -> Result<Option<Self>, LoadError> {
         let Some(cpu) = cpu else { return Ok(None) };
         let failed = |source: rustix::io::Errno| LoadError::Pin { cpu, source: source.into() };
         if cpu >= CpuSet::MAX_CPU {
@@ -20,11 +20,11 @@ impl Pinned {
         let mut only = CpuSet::new();
         only.set(cpu);
         sched_setaffinity(None, &only).map_err(failed)?;
-        Ok(Some(Pinned(before)))
+        Ok(Some(PinGuard(before)))
     }
 }
 
-impl Drop for Pinned {
+impl Drop for PinGuard {
     fn drop(&mut self) {
         // Where that fails the thread stays where it is, which harms nobody.
         let _ = sched_setaffinity(None, &self.0);

@@ -99,7 +99,7 @@ impl Trace {
 fn parse_line(line: &str) -> Option<Entry> {
     let mut fields = line.split_ascii_whitespace();
     let at = micros(fields.next()?, AT_MAX)?;
-    let client = whole(fields.next()?).filter(|client| *client < u64::from(CLIENTS_MAX))?;
+    let client = parse_digits(fields.next()?).filter(|client| *client < u64::from(CLIENTS_MAX))?;
     let service = micros(fields.next()?, SERVICE_MAX)?;
     fields.next().is_none().then_some(Entry { at: Time(at), client: client as u32, service: Nanos(service) })
 }
@@ -110,13 +110,13 @@ fn micros(text: &str, max: u64) -> Option<u64> {
     if decimals.len() > 3 {
         return None;
     }
-    let thousandths = whole(decimals)? * 10u64.pow(3 - decimals.len() as u32);
-    let ns = whole(before)?.checked_mul(1_000)?.checked_add(thousandths)?;
+    let thousandths = parse_digits(decimals)? * 10u64.pow(3 - decimals.len() as u32);
+    let ns = parse_digits(before)?.checked_mul(1_000)?.checked_add(thousandths)?;
     (ns <= max).then_some(ns)
 }
 
 /// Digits and nothing else.
-fn whole(text: &str) -> Option<u64> {
+fn parse_digits(text: &str) -> Option<u64> {
     text.bytes().all(|byte| byte.is_ascii_digit()).then(|| text.parse().ok()).flatten()
 }
 

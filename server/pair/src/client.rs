@@ -1,34 +1,34 @@
 //! A pair's clients: one of ours, which keeps its own books, and one that says whatever bytes it is told to.
 
-use super::agenda::Agenda;
+use super::event_queue::EventQueue;
 use super::stream::Stream;
 use leeward_core::client::LocalReason;
 use leeward_core::units::{Nanos, Priority, Time};
-use leeward_session::client::{Connection, ConnectionError, Disconnected, Event, Phase, Request};
+use leeward_session::client::{Connection, ConnectionError, Event, Phase, Request, RequestStage};
 use leeward_wire::{
-    Budget, Decoder, DropReason, ErrorCode, FailureCode, Frame, Method, PayloadLimit, Regime, RequestId, Side,
+    Budget, Decoder, ErrorCode, FailureCode, Frame, Method, PayloadLimit, Regime, RejectCode, RequestId, Side,
     WireError,
 };
 use std::collections::VecDeque;
 
 /// How a client takes what has arrived.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Reading {
+pub enum ReadMode {
     /// All of it, as it comes.
     Eager,
     /// So many bytes at a time, so long after each other.
     Slow(usize, Nanos),
     /// None of it.
-    Never,
+    Paused,
 }
 
 /// How a request of one of our clients ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Ended {
+pub enum RequestOutcome {
     /// With this result.
     Completed(Vec<u8>),
     /// Rejected by the server.
-    Dropped(DropReason),
+    Rejected(RejectCode),
     /// Admitted, and without a result; the words say why.
     Failed(FailureCode, String),
     /// At the client, without having been sent.
@@ -36,18 +36,18 @@ pub enum Ended {
     /// Its argument was too long.
     TooLong,
     /// With its connection.
-    Disconnected(Disconnected),
+    Disconnected(RequestStage),
     /// Taken back by the application.
     Cancelled,
 }
 
 /// A client of this crate, which keeps the rules.
-pub(super) struct Honest {
+pub(super) struct HonestClient {
     pub(super) connection: Connection<usize>,
     /// How each request ended, by token.
-    pub(super) ends: Vec<Option<Ended>>,
+    pub(super) outcomes: Vec<Option<RequestOutcome>>,
     /// The name of each request that was accepted.
-    names: Vec<Option<RequestId>>,
+    request_ids: Vec<Option<RequestId>>,
     /// When each was submitted and how long it took, where it was completed.
     submitted: Vec<Time>,
     pub(super) latencies: Vec<Nanos>,
@@ -59,12 +59,12 @@ pub(super) struct Honest {
     pub(super) timer: Time,
 }
 
-impl Honest {
+impl HonestClient {
     pub(super) fn new(connection: Connection<usize>) -> Self {
-        Honest {
+        HonestClient {
             connection,
-            ends: Vec::new(),
-            names: Vec::new(),
+            outcomes: Vec::new(),
+            request_ids: Vec::new(),
             submitted: Vec::new(),
             latencies: Vec::new(),
             open: 0,
@@ -79,11 +79,11 @@ impl Honest {
         now: Time,
         act: impl FnOnce(&mut Connection<usize>, &mut dyn FnMut(Event<'_, usize>)) -> R,
     ) -> R {
-        let Honest { connection, ends, submitted, latencies, open, violation, .. } = self;
+        let HonestClient { connection, outcomes: ends, submitted, latencies, open, violation, .. } = self;
         act(connection, &mut |event| {
             let token = *event.token();
-            let end = end_of(&event);
-            if let Ended::Completed(_) = end {
+            let end = outcome(&event);
+            if let RequestOutcome::Completed(_) = end {
                 latencies.push(now.since(submitted[token]));
             }
             match &ends[token] {
@@ -102,8 +102,8 @@ impl Honest {
         priority: Priority,
         random: u64,
     ) -> usize {
-        let token = self.ends.len();
-        self.ends.push(None);
+        let token = self.outcomes.len();
+        self.outcomes.push(None);
         self.submitted.push(now);
         self.open += 1;
         let request = Request { method: Method(1), payload, priority, random };
@@ -111,21 +111,21 @@ impl Honest {
             None => connection.submit(now, token, &request, &mut events),
             Some(_) => connection.submit_within(now, token, &request, budget, &mut events),
         });
-        self.names.push(name);
+        self.request_ids.push(name);
         token
     }
 
     /// Takes a request back. Whether it had no end yet.
     pub(super) fn cancel(&mut self, now: Time, token: usize) -> bool {
-        let Some(name) = self.names.get(token).copied().flatten() else { return false };
+        let Some(name) = self.request_ids.get(token).copied().flatten() else { return false };
         let cancelled = self.with(now, |connection, mut events| connection.cancel(now, name, &mut events));
         let Some((found, _)) = cancelled else { return false };
-        if found != token || self.ends[token].is_some() {
-            self.violation = Some(format!("request {token} was cancelled as {found}: {:?}", self.ends[token]));
+        if found != token || self.outcomes[token].is_some() {
+            self.violation = Some(format!("request {token} was cancelled as {found}: {:?}", self.outcomes[token]));
         } else {
             self.open -= 1;
         }
-        self.ends[token] = Some(Ended::Cancelled);
+        self.outcomes[token] = Some(RequestOutcome::Cancelled);
         true
     }
 
@@ -135,83 +135,84 @@ impl Honest {
         stream: &mut Stream,
         most: usize,
         now: Time,
-        agenda: &mut Agenda,
+        agenda: &mut EventQueue,
     ) -> Option<ConnectionError> {
         let mut left = most;
         while left > 0 && stream.readable() > 0 && self.connection.phase() != Phase::Closed {
             let count = stream.read(self.connection.spare(), left, now, agenda);
             left -= count;
-            if let Err(error) = self.with(now, |connection, mut events| connection.received(now, count, &mut events)) {
+            if let Err(error) = self.with(now, |connection, mut events| connection.on_received(now, count, &mut events))
+            {
                 return Some(error);
             }
         }
-        if stream.is_over(now) && self.connection.phase() != Phase::Closed {
-            return self.with(now, |connection, mut events| connection.ended(now, &mut events)).err();
+        if stream.is_eof(now) && self.connection.phase() != Phase::Closed {
+            return self.with(now, |connection, mut events| connection.on_eof(now, &mut events)).err();
         }
         None
     }
 }
 
-fn end_of(event: &Event<'_, usize>) -> Ended {
+fn outcome(event: &Event<'_, usize>) -> RequestOutcome {
     match event {
-        Event::Completed { payload, .. } => Ended::Completed(payload.to_vec()),
-        Event::Dropped { reason, .. } => Ended::Dropped(*reason),
-        Event::Failed { code, message, .. } => Ended::Failed(*code, message.as_str().into()),
-        Event::Ended { end, .. } => Ended::Local(end.reason),
-        Event::TooLong { .. } => Ended::TooLong,
-        Event::Disconnected { at, .. } => Ended::Disconnected(*at),
+        Event::Completed { payload, .. } => RequestOutcome::Completed(payload.to_vec()),
+        Event::Rejected { reason, .. } => RequestOutcome::Rejected(*reason),
+        Event::Failed { code, message, .. } => RequestOutcome::Failed(*code, message.as_str().into()),
+        Event::EndedLocally { end, .. } => RequestOutcome::Local(end.reason),
+        Event::TooLong { .. } => RequestOutcome::TooLong,
+        Event::Disconnected { stage: at, .. } => RequestOutcome::Disconnected(*at),
     }
 }
 
 /// A client that says any bytes, and understands what it is told.
-pub(super) struct Raw {
+pub(super) struct RawClient {
     /// Bytes that wait for the wire.
     pub(super) unsent: Vec<u8>,
     /// Whether it has ended its half once `unsent` is empty.
-    pub(super) ends: bool,
+    pub(super) is_closing: bool,
     decoder: Decoder,
     /// Frames as text, with what they say of the session.
-    pub(super) heard: VecDeque<String>,
+    pub(super) frames: VecDeque<String>,
     /// Whether the stream is at its end.
-    pub(super) is_over: bool,
+    pub(super) is_eof: bool,
     /// The last window that it was told, and whether windows bind.
     pub(super) window: u32,
-    pub(super) binds: bool,
+    pub(super) window_binds: bool,
     /// Answers that it was given.
     pub(super) answers: u64,
     /// The server has said something that is no frame of the protocol, or not in its place.
     pub(super) violation: Option<String>,
-    has_heard: bool,
+    has_received: bool,
 }
 
-impl Raw {
+impl RawClient {
     pub(super) fn new() -> Self {
-        Raw {
+        RawClient {
             unsent: Vec::new(),
-            ends: false,
+            is_closing: false,
             decoder: Decoder::new(Side::Server, PayloadLimit::DEFAULT),
-            heard: VecDeque::new(),
-            is_over: false,
+            frames: VecDeque::new(),
+            is_eof: false,
             window: 1,
-            binds: true,
+            window_binds: true,
             answers: 0,
             violation: None,
-            has_heard: false,
+            has_received: false,
         }
     }
 
-    pub(super) fn read(&mut self, stream: &mut Stream, most: usize, now: Time, agenda: &mut Agenda) {
+    pub(super) fn read(&mut self, stream: &mut Stream, most: usize, now: Time, agenda: &mut EventQueue) {
         let mut left = most;
         while left > 0 && stream.readable() > 0 && self.violation.is_none() {
             let count = stream.read(self.decoder.spare(), left, now, agenda);
             left -= count;
-            self.decoder.filled(count);
-            self.take_frames();
+            self.decoder.advance(count);
+            self.handle_frames();
         }
-        self.is_over |= stream.is_over(now);
+        self.is_eof |= stream.is_eof(now);
     }
 
-    fn take_frames(&mut self) {
+    fn handle_frames(&mut self) {
         loop {
             let frame = match self.decoder.next_frame() {
                 Ok(Some(frame)) => frame,
@@ -223,10 +224,10 @@ impl Raw {
             };
             let feedback = match &frame {
                 Frame::Welcome(welcome) => {
-                    if self.has_heard {
+                    if self.has_received {
                         self.violation = Some("a welcome that is not the first frame".into());
                     }
-                    self.binds = welcome.regime == Regime::Credits;
+                    self.window_binds = welcome.regime == Regime::Credits;
                     Some(welcome.feedback)
                 }
                 Frame::Credit(credit) => Some(credit.feedback),
@@ -234,28 +235,30 @@ impl Raw {
                 Frame::Drop(dropped) => Some(dropped.answer.feedback),
                 Frame::Failure(failure) => Some(failure.answer.feedback),
                 Frame::Error(_) => None,
-                _ if !self.has_heard => {
+                _ if !self.has_received => {
                     self.violation = Some(format!("the first frame is a {}", frame.kind()));
                     None
                 }
                 _ => None,
             };
-            self.has_heard = true;
+            self.has_received = true;
             self.answers += u64::from(matches!(frame, Frame::Response(_) | Frame::Drop(_) | Frame::Failure(_)));
             self.window = feedback.map_or(self.window, |feedback| feedback.window.0);
-            self.heard.push_back(format!("{frame:?}"));
+            self.frames.push_back(format!("{frame:?}"));
         }
     }
 }
 
 /// Whether a server may say this to a client that has done nothing wrong.
-pub(super) fn is_no_reproach(error: &ConnectionError) -> bool {
+pub(super) fn is_expected_error(error: &ConnectionError) -> bool {
     match error {
         ConnectionError::Server { code, .. } => {
             matches!(code, ErrorCode::ShuttingDown | ErrorCode::ConnectionLimit | ErrorCode::Timeout)
         }
         // The server's half, or both, were cut inside a frame.
-        ConnectionError::Wire(WireError::Truncated { .. }) | ConnectionError::Ended | ConnectionError::Closed => true,
+        ConnectionError::Wire(WireError::Truncated { .. })
+        | ConnectionError::ClosedByServer
+        | ConnectionError::LocallyClosed => true,
         _ => false,
     }
 }

@@ -1,6 +1,6 @@
 //! Configuration of a pair: the wire, the server's bounds, and what a call takes. Plain data.
 
-use super::chance::Chance;
+use super::rng::Rng;
 use leeward_core::units::Nanos;
 use leeward_wire::{PayloadLimit, Version};
 
@@ -14,12 +14,12 @@ pub struct WireModel {
     /// Most bytes of a chunk, into which written bytes are cut (1 to this many); 0: they stay whole.
     pub chunk_max: usize,
     /// Bytes of a stream that may be under way or unread before its writer has to wait.
-    pub room: usize,
+    pub buffer_max: usize,
 }
 
 impl Default for WireModel {
     fn default() -> Self {
-        WireModel { delay: Nanos::from_micros(5), jitter: Nanos::ZERO, chunk_max: 0, room: 256 * 1024 }
+        WireModel { delay: Nanos::from_micros(5), jitter: Nanos::ZERO, chunk_max: 0, buffer_max: 256 * 1024 }
     }
 }
 
@@ -27,19 +27,24 @@ impl Default for WireModel {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Faults {
     /// Of a thousand datagrams, so many are lost.
-    pub lost: u64,
+    pub loss: u64,
     /// So many come twice.
-    pub doubled: u64,
+    pub duplication: u64,
     /// So many come later than they would, and are overtaken.
-    pub late: u64,
+    pub reordering: u64,
     /// By up to this much.
-    pub lateness: Nanos,
+    pub extra_delay_max: Nanos,
 }
 
 impl Faults {
     /// A network with as many of each, of a thousand.
     pub fn each(of_thousand: u64) -> Self {
-        Faults { lost: of_thousand, doubled: of_thousand, late: of_thousand, lateness: Nanos::from_millis(3) }
+        Faults {
+            loss: of_thousand,
+            duplication: of_thousand,
+            reordering: of_thousand,
+            extra_delay_max: Nanos::from_millis(3),
+        }
     }
 }
 
@@ -60,23 +65,23 @@ pub struct PairConfig {
     /// The longest argument that the server accepts.
     pub payload_max: PayloadLimit,
     /// The newest version of the protocol that the server speaks.
-    pub newest: Version,
+    pub max_version: Version,
     /// Unsent bytes with which a connection is not read.
     pub unsent_max: usize,
     /// Connections that may be open.
     pub connections_max: usize,
     /// How often silent, stuck and paused connections are looked at.
-    pub sweep: Nanos,
+    pub scan_interval: Nanos,
     /// How long a client that is owed nothing may be silent.
-    pub silence: Nanos,
+    pub idle_timeout: Nanos,
     /// How long one frame may take.
-    pub part: Nanos,
+    pub frame_timeout: Nanos,
     /// How long a client may take nothing of what waits for it.
-    pub stuck: Nanos,
+    pub write_timeout: Nanos,
     /// How long a client that was told why it is sent away has to end its half.
     pub linger: Nanos,
     /// How long a server that stops waits for what it owes.
-    pub drain: Nanos,
+    pub drain_timeout: Nanos,
 }
 
 impl Default for PairConfig {
@@ -88,15 +93,15 @@ impl Default for PairConfig {
             workers: 1,
             unanswered_max: 256,
             payload_max: PayloadLimit::DEFAULT,
-            newest: Version::NEWEST,
+            max_version: Version::NEWEST,
             unsent_max: 1 << 20,
             connections_max: usize::MAX,
-            sweep: Nanos::from_millis(10),
-            silence: Nanos::from_secs(60),
-            part: Nanos::from_secs(60),
-            stuck: Nanos::from_secs(10),
+            scan_interval: Nanos::from_millis(10),
+            idle_timeout: Nanos::from_secs(60),
+            frame_timeout: Nanos::from_secs(60),
+            write_timeout: Nanos::from_secs(10),
             linger: Nanos::from_millis(100),
-            drain: Nanos::from_secs(10),
+            drain_timeout: Nanos::from_secs(10),
         }
     }
 }
@@ -111,11 +116,11 @@ pub enum Work {
     /// A refused lock's name: a drop.
     Congested(Nanos, String),
     /// The call is never done, and keeps no worker.
-    Never,
+    Hang,
 }
 
 /// Executes calls: is given an argument and what it may draw from.
-pub type Handler = Box<dyn FnMut(&[u8], &mut Chance) -> Work>;
+pub type Handler = Box<dyn FnMut(&[u8], &mut Rng) -> Work>;
 
 /// A handler that takes `service` and answers with the argument. It has no result for `no`.
 pub fn echo(service: Nanos) -> Handler {

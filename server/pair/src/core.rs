@@ -1,11 +1,11 @@
 //! A pair's server core: the controller's halves, the calls that wait, and the workers that execute them.
 
-use super::chance::Chance;
 use super::config::{Handler, PairConfig, Work};
+use super::rng::Rng;
 use leeward_core::server::{Admission, CoreId, Gauges, ServerHalves, SessionSlot, Verdict};
 use leeward_core::units::{Nanos, Time};
-use leeward_host::{Counters, Counts, Desk, Pulse};
-use leeward_session::server::{ServerConfig, ServerConnection, Ticket};
+use leeward_host::{ConnectionContext, ControlTicker, Counters, RequestCounts};
+use leeward_session::server::{Permit, ServerConfig, ServerConnection};
 use leeward_wire::{Regime, RequestId};
 use std::collections::VecDeque;
 
@@ -14,13 +14,13 @@ use std::collections::VecDeque;
 pub(super) struct Job {
     /// Link that it belongs to.
     pub(super) link: usize,
-    pub(super) ticket: Ticket,
+    pub(super) ticket: Permit,
     payload: Vec<u8>,
     queued: Time,
 }
 
 /// A call that is with a worker.
-pub(super) struct Running {
+pub(super) struct RunningJob {
     pub(super) job: Job,
     pub(super) work: Work,
 }
@@ -38,28 +38,28 @@ pub(super) struct Tally {
 /// A core: all that the connections of a server share.
 pub(super) struct Core {
     admission: Box<dyn Admission>,
-    pub(super) pulse: Pulse,
+    pub(super) pulse: ControlTicker,
     pub(super) counters: [Counters; 1],
     pub(super) tally: Tally,
-    pub(super) chance: Chance,
+    pub(super) rng: Rng,
     handler: Handler,
     queue: VecDeque<Job>,
-    pub(super) workers: Vec<Option<Running>>,
+    pub(super) workers: Vec<Option<RunningJob>>,
     /// Link of each session's place.
-    pub(super) places: Vec<Option<usize>>,
+    pub(super) session_slots: Vec<Option<usize>>,
     pub(super) stopping_since: Option<Time>,
     regime: Regime,
     config: PairConfig,
 }
 
 /// Next step of a worker.
-pub(super) enum Next {
+pub(super) enum Dispatch {
     /// The controller says no now.
-    Late(Job, leeward_core::server::RejectReason),
+    Rejected(Job, leeward_core::server::RejectReason),
     /// This worker executes the call, and is done then.
-    Runs(usize, Time),
+    Started(usize, Time),
     /// The call is never done.
-    Stuck,
+    Hung,
 }
 
 impl Core {
@@ -67,14 +67,14 @@ impl Core {
         let has_credits = halves.control.gauges().credit_pool.is_some();
         Core {
             admission: halves.cores.swap_remove(0),
-            pulse: Pulse::new(halves.control),
+            pulse: ControlTicker::new(halves.control),
             counters: [Counters::default()],
             tally: Tally::default(),
-            chance: Chance::new(config.seed ^ 0x5E4E),
+            rng: Rng::new(config.seed ^ 0x5E4E),
             handler,
             queue: VecDeque::new(),
             workers: (0..config.workers.max(1)).map(|_| None).collect(),
-            places: Vec::new(),
+            session_slots: Vec::new(),
             stopping_since: None,
             regime: if has_credits { Regime::Credits } else { Regime::Open },
             config,
@@ -83,55 +83,55 @@ impl Core {
 
     /// A connection in a place of its own, the first that is free: places are dense.
     pub(super) fn open(&mut self, link: usize) -> (u32, ServerConnection) {
-        let free = self.places.iter().position(Option::is_none);
+        let free = self.session_slots.iter().position(Option::is_none);
         let place = free.unwrap_or_else(|| {
-            self.places.push(None);
-            self.places.len() - 1
+            self.session_slots.push(None);
+            self.session_slots.len() - 1
         });
-        self.places[place] = Some(link);
+        self.session_slots[place] = Some(link);
         let connection = ServerConnection::new(ServerConfig {
             slot: SessionSlot(place as u32),
             core: CoreId(0),
             regime: self.regime,
             payload_max: self.config.payload_max,
             unanswered_max: self.config.unanswered_max,
-            newest: self.config.newest,
-            reads_ages: false,
+            max_version: self.config.max_version,
+            tracks_call_age: false,
         });
         (place as u32, connection)
     }
 
     /// A look at one connection, whose unsent bytes are `out`.
-    pub(super) fn visit<'a>(&'a mut self, now: Time, out: &'a mut Vec<u8>) -> Visit<'a> {
+    pub(super) fn context<'a>(&'a mut self, now: Time, out: &'a mut Vec<u8>) -> PairContext<'a> {
         let delay = self.run_delay(now);
         let is_stopping = self.stopping_since.is_some();
-        Visit { now, delay, is_stopping, chance: &mut self.chance, admission: self.admission.as_mut(), out }
+        PairContext { now, delay, is_stopping, rng: &mut self.rng, admission: self.admission.as_mut(), out }
     }
 
-    pub(super) fn queue(&mut self, link: usize, ticket: Ticket, payload: Vec<u8>, now: Time) {
+    pub(super) fn queue(&mut self, link: usize, ticket: Permit, payload: Vec<u8>, now: Time) {
         self.queue.push_back(Job { link, ticket, payload, queued: now });
     }
 
     /// Takes a call back that waits.
-    pub(super) fn unqueue(&mut self, link: usize, request: RequestId) -> Option<Job> {
+    pub(super) fn remove_queued(&mut self, link: usize, request: RequestId) -> Option<Job> {
         let is_it = |job: &Job| job.link == link && job.ticket.request() == request;
         self.queue.iter().position(is_it).and_then(|place| self.queue.remove(place))
     }
 
     /// Gives the longest waiting call to a free worker.
-    pub(super) fn begin(&mut self, now: Time) -> Option<Next> {
+    pub(super) fn dispatch(&mut self, now: Time) -> Option<Dispatch> {
         let worker = self.workers.iter().position(Option::is_none)?;
         let job = self.queue.pop_front()?;
-        if let Verdict::Reject(reason) = self.admission.execute(now.since(job.ticket.arrived())) {
-            return Some(Next::Late(job, reason));
+        if let Verdict::Reject(reason) = self.admission.on_dequeue(now.since(job.ticket.arrival())) {
+            return Some(Dispatch::Rejected(job, reason));
         }
-        let work = (self.handler)(&job.payload, &mut self.chance);
+        let work = (self.handler)(&job.payload, &mut self.rng);
         let takes = match &work {
             Work::Result(takes, _) | Work::Failure(takes, _) | Work::Congested(takes, _) => *takes,
-            Work::Never => return Some(Next::Stuck),
+            Work::Hang => return Some(Dispatch::Hung),
         };
-        self.workers[worker] = Some(Running { job, work });
-        Some(Next::Runs(worker, now + takes))
+        self.workers[worker] = Some(RunningJob { job, work });
+        Some(Dispatch::Started(worker, now + takes))
     }
 
     /// The slow half's turn.
@@ -143,16 +143,16 @@ impl Core {
 
     /// The connection that the controller wants to give credit to next.
     pub(super) fn next_to_wake(&mut self) -> Option<Option<usize>> {
-        let random = self.chance.bits();
+        let random = self.rng.bits();
         let SessionSlot(place) = self.admission.next_to_wake(random)?;
-        Some(self.places.get(place as usize).copied().flatten())
+        Some(self.session_slots.get(place as usize).copied().flatten())
     }
 
     fn run_delay(&self, now: Time) -> Nanos {
         self.queue.front().map_or(Nanos::ZERO, |job| now.since(job.queued))
     }
 
-    pub(super) fn counts(&self) -> Counts {
+    pub(super) fn counts(&self) -> RequestCounts {
         Counters::sum(&self.counters)
     }
 
@@ -162,16 +162,16 @@ impl Core {
 }
 
 /// A look at one connection: the desk that its session works at.
-pub(super) struct Visit<'a> {
+pub(super) struct PairContext<'a> {
     now: Time,
     delay: Nanos,
     is_stopping: bool,
-    chance: &'a mut Chance,
+    rng: &'a mut Rng,
     admission: &'a mut dyn Admission,
     out: &'a mut Vec<u8>,
 }
 
-impl Desk for Visit<'_> {
+impl ConnectionContext for PairContext<'_> {
     fn now(&self) -> Time {
         self.now
     }
@@ -181,7 +181,7 @@ impl Desk for Visit<'_> {
     }
 
     fn random(&mut self) -> u64 {
-        self.chance.bits()
+        self.rng.bits()
     }
 
     fn is_stopping(&self) -> bool {

@@ -36,17 +36,17 @@ pub fn call_of(method: Method, request: u64, payload: &[u8]) -> Frame<'_> {
 }
 
 /// A frame's bytes in the first version of the protocol.
-pub fn bytes(frame: &Frame<'_>) -> Vec<u8> {
-    bytes_in(Version::One, frame)
+pub fn encode(frame: &Frame<'_>) -> Vec<u8> {
+    encode_version(Version::One, frame)
 }
 
 /// A frame's bytes in a version of the protocol.
 ///
 /// # Panics
 /// If the frame is longer than any server accepts.
-pub fn bytes_in(version: Version, frame: &Frame<'_>) -> Vec<u8> {
+pub fn encode_version(version: Version, frame: &Frame<'_>) -> Vec<u8> {
     let mut bytes = Vec::new();
-    let encoded = Encoder::new(PayloadLimit::MAX).speaking(version).append(frame, &mut bytes);
+    let encoded = Encoder::new(PayloadLimit::MAX).with_version(version).append(frame, &mut bytes);
     encoded.expect("a frame that can be encoded");
     bytes
 }

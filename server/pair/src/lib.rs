@@ -32,30 +32,30 @@
 
 #![forbid(unsafe_code)]
 
-mod agenda;
-mod books;
-mod chance;
 mod client;
 mod config;
+mod conservation;
 mod core;
-mod far;
+mod datagram_path;
+mod event_queue;
 pub mod frames;
 pub mod order;
-mod seen;
+mod rng;
 mod server;
 mod steps;
 mod stream;
+mod view;
 
-pub use agenda::End;
-pub use chance::Chance;
-pub use client::{Ended, Reading};
+pub use client::{ReadMode, RequestOutcome};
 pub use config::{Faults, Handler, PairConfig, WireModel, Work, echo};
+pub use event_queue::Endpoint;
+pub use rng::Rng;
 
-use self::agenda::{Agenda, Happening};
-use self::books::Sums;
-use self::client::{Honest, Raw};
+use self::client::{HonestClient, RawClient};
+use self::conservation::SessionTotals;
 use self::core::Core;
-use self::far::Far;
+use self::datagram_path::DatagramPath;
+use self::event_queue::{EventQueue, SimEvent};
 use self::server::ServerEnd;
 use self::stream::Stream;
 use leeward_core::params::{ParamError, Params};
@@ -84,23 +84,23 @@ pub enum Cut {
 /// A connection: both ends and the bytes between them.
 struct Link {
     client: Client,
-    reading: Reading,
+    read_mode: ReadMode,
     up: Stream,
     down: Stream,
     server: Option<ServerEnd>,
     /// Its datagrams, if it is no stream.
-    far: Option<Box<Far>>,
+    datagrams: Option<Box<DatagramPath>>,
     /// Its bytes were changed on the way: nothing is promised to its client.
     is_tampered: bool,
     /// Why its client was sent away.
-    reproach: Option<(ErrorCode, String)>,
+    close_reason: Option<(ErrorCode, String)>,
     /// Why our client's connection was over.
     error: Option<ConnectionError>,
 }
 
 enum Client {
-    Honest(Box<Honest>),
-    Raw(Box<Raw>),
+    Honest(Box<HonestClient>),
+    Raw(Box<RawClient>),
 }
 
 /// A server's core and its clients on a wire in virtual time.
@@ -113,13 +113,13 @@ pub struct Pair {
     environment: Environment,
     config: PairConfig,
     now: Time,
-    agenda: Agenda,
-    chance: Chance,
+    event_queue: EventQueue,
+    rng: Rng,
     core: Core,
     links: Vec<Link>,
     /// Links that the server has.
     open: Vec<usize>,
-    sums: Sums,
+    totals: SessionTotals,
     has_stopped: bool,
     violation: Option<String>,
 }
@@ -138,21 +138,21 @@ impl Pair {
     ) -> Result<Self, ParamError> {
         let environment = Environment { cores: 1, ..environment };
         let core = Core::new(algorithm.server(params, &environment)?, handler, config);
-        let mut agenda = Agenda::default();
-        agenda.schedule(Time::ZERO, Happening::Tick);
-        agenda.schedule(Time::ZERO + config.sweep, Happening::Sweep);
+        let mut agenda = EventQueue::default();
+        agenda.schedule(Time::ZERO, SimEvent::Tick);
+        agenda.schedule(Time::ZERO + config.scan_interval, SimEvent::Scan);
         Ok(Pair {
             algorithm: algorithm.clone(),
             params: params.clone(),
             environment,
             config,
             now: Time::ZERO,
-            agenda,
-            chance: Chance::new(config.seed),
+            event_queue: agenda,
+            rng: Rng::new(config.seed),
             core,
             links: Vec::new(),
             open: Vec::new(),
-            sums: Sums::default(),
+            totals: SessionTotals::default(),
             has_stopped: false,
             violation: None,
         })
@@ -175,12 +175,12 @@ impl Pair {
     pub fn connect_with(&mut self, config: ConnectionConfig) -> ClientId {
         let parts = (self.algorithm.build_client)(&self.params, &self.environment);
         let connection = Connection::new(parts.expect("the server took the same parameters"), config);
-        self.adopt(Client::Honest(Box::new(Honest::new(connection))))
+        self.add_client(Client::Honest(Box::new(HonestClient::new(connection))))
     }
 
     /// A client connects that says nothing but what it is told to.
     pub fn connect_raw(&mut self) -> ClientId {
-        self.adopt(Client::Raw(Box::new(Raw::new())))
+        self.add_client(Client::Raw(Box::new(RawClient::new())))
     }
 
     /// Submits a request. Its name is for [`Pair::ended`] and [`Pair::cancel`].
@@ -193,7 +193,7 @@ impl Pair {
     /// # Panics
     /// If it is no client of ours.
     pub fn submit_with(&mut self, client: ClientId, payload: &[u8], priority: Priority, budget: Budget) -> usize {
-        let random = self.chance.bits();
+        let random = self.rng.bits();
         let now = self.now;
         let token = self.honest_mut(client).submit(now, payload, budget, priority, random);
         self.pump(client.0);
@@ -229,7 +229,7 @@ impl Pair {
         let now = self.now;
         match &mut self.links[client.0].client {
             Client::Honest(honest) => honest.with(now, |connection, mut events| connection.close(now, &mut events)),
-            Client::Raw(raw) => raw.ends = true,
+            Client::Raw(raw) => raw.is_closing = true,
         }
         self.pump(client.0);
     }
@@ -238,7 +238,7 @@ impl Pair {
     ///
     /// # Panics
     /// If it is a client of ours.
-    pub fn say_bytes(&mut self, client: ClientId, bytes: &[u8]) {
+    pub fn send_bytes(&mut self, client: ClientId, bytes: &[u8]) {
         self.raw_mut(client).unsent.extend_from_slice(bytes);
         self.pump(client.0);
     }
@@ -247,20 +247,20 @@ impl Pair {
     ///
     /// # Panics
     /// If it is a client of ours, or the frame is longer than any server accepts.
-    pub fn say(&mut self, client: ClientId, frame: &Frame<'_>) {
+    pub fn send_frame(&mut self, client: ClientId, frame: &Frame<'_>) {
         let mut bytes = Vec::new();
         let encoded = Encoder::new(PayloadLimit::MAX).append(frame, &mut bytes);
         encoded.expect("a frame that can be encoded");
-        self.say_bytes(client, &bytes);
+        self.send_bytes(client, &bytes);
     }
 
     /// How a client reads from now on.
-    pub fn reads(&mut self, client: ClientId, reading: Reading) {
-        self.links[client.0].reading = reading;
+    pub fn set_read_mode(&mut self, client: ClientId, reading: ReadMode) {
+        self.links[client.0].read_mode = reading;
         match reading {
-            Reading::Eager => self.arrives(client.0, End::Client),
-            Reading::Slow(_, every) => self.agenda.schedule(self.now + every, Happening::Read(client.0)),
-            Reading::Never => {}
+            ReadMode::Eager => self.on_arrival(client.0, Endpoint::Client),
+            ReadMode::Slow(_, every) => self.event_queue.schedule(self.now + every, SimEvent::Read(client.0)),
+            ReadMode::Paused => {}
         }
     }
 
@@ -268,15 +268,15 @@ impl Pair {
 
     /// Cuts a connection.
     pub fn cut(&mut self, client: ClientId, cut: Cut) {
-        let (now, agenda, link) = (self.now, &mut self.agenda, &mut self.links[client.0]);
-        if let (Some(far), Cut::Silence | Cut::Reset) = (&mut link.far, cut) {
+        let (now, agenda, link) = (self.now, &mut self.event_queue, &mut self.links[client.0]);
+        if let (Some(far), Cut::Silence | Cut::Reset) = (&mut link.datagrams, cut) {
             far.is_cut = true;
         }
         match cut {
             Cut::ClientHalf => link.up.finish(now, agenda),
             Cut::ServerHalf => link.down.finish(now, agenda),
             // Where datagrams are cut off, the ends find out by themselves.
-            Cut::Silence if link.far.is_some() => {}
+            Cut::Silence if link.datagrams.is_some() => {}
             Cut::Silence => {
                 link.up.freeze();
                 link.down.freeze();
@@ -284,30 +284,30 @@ impl Pair {
             Cut::Reset => {
                 link.up.reset(now);
                 link.down.reset(now);
-                self.goes(client.0);
-                self.arrives(client.0, End::Client);
+                self.close_server_end(client.0);
+                self.on_arrival(client.0, Endpoint::Client);
             }
         }
     }
 
     /// Changes the chunks that are on their way to an end of a connection: swaps, damages, doubles, adds. The books then
     /// promise its client nothing but that each of its requests ends once.
-    pub fn tamper(&mut self, client: ClientId, to: End, change: impl FnOnce(&mut Vec<Vec<u8>>)) {
+    pub fn tamper(&mut self, client: ClientId, to: Endpoint, change: impl FnOnce(&mut Vec<Vec<u8>>)) {
         self.links[client.0].is_tampered = true;
         self.forge(client, to, change);
     }
 
     /// Like [`Pair::tamper`], behind the books' back: they must find it. For tests of the books.
-    pub fn forge(&mut self, client: ClientId, to: End, change: impl FnOnce(&mut Vec<Vec<u8>>)) {
+    pub fn forge(&mut self, client: ClientId, to: Endpoint, change: impl FnOnce(&mut Vec<Vec<u8>>)) {
         let link = &mut self.links[client.0];
-        let stream = if to == End::Server { &mut link.up } else { &mut link.down };
-        stream.tamper(self.now, &mut self.agenda, change);
+        let stream = if to == Endpoint::Server { &mut link.up } else { &mut link.down };
+        stream.tamper(self.now, &mut self.event_queue, change);
     }
 
     /// Has the server forget, once in so many calls over datagrams, what it has answered: the books must find it.
-    pub fn forget(&mut self, client: ClientId, one_in: u64) {
-        if let Some(far) = &mut self.links[client.0].far {
-            far.forgets = one_in;
+    pub fn forget_answers(&mut self, client: ClientId, one_in: u64) {
+        if let Some(far) = &mut self.links[client.0].datagrams {
+            far.forget_one_in = one_in;
         }
     }
 
@@ -319,22 +319,22 @@ impl Pair {
         self.settle_step();
     }
 
-    fn honest(&self, client: ClientId) -> &Honest {
+    fn honest(&self, client: ClientId) -> &HonestClient {
         let Client::Honest(honest) = &self.links[client.0].client else { panic!("a raw client has no connection") };
         honest
     }
 
-    fn honest_mut(&mut self, client: ClientId) -> &mut Honest {
+    fn honest_mut(&mut self, client: ClientId) -> &mut HonestClient {
         let Client::Honest(honest) = &mut self.links[client.0].client else { panic!("a raw client has no connection") };
         honest
     }
 
-    fn raw(&self, client: ClientId) -> &Raw {
+    fn raw(&self, client: ClientId) -> &RawClient {
         let Client::Raw(raw) = &self.links[client.0].client else { panic!("not a raw client") };
         raw
     }
 
-    fn raw_mut(&mut self, client: ClientId) -> &mut Raw {
+    fn raw_mut(&mut self, client: ClientId) -> &mut RawClient {
         let Client::Raw(raw) = &mut self.links[client.0].client else { panic!("not a raw client") };
         raw
     }

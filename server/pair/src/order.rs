@@ -1,11 +1,11 @@
 //! An algorithm that notes the order in which it hears of each session, and a client's frames that show it. Never here: how
 //! the frames travel.
 
-use crate::frames::{bytes, call};
+use crate::frames::{call, encode};
 use leeward_core::client::{ClientConfig, ClientHalf, ClientParts, Gate};
 use leeward_core::registry::Algorithm;
 use leeward_core::server::{
-    Admission, Arrival, ControlLoop, Feedback, Opened, ServerHalves, Session, Signals, Verdict,
+    Admission, Arrival, ControlLoop, Feedback, Registration, ServerHalves, Session, Signals, Verdict,
 };
 use leeward_core::units::{Nanos, Time};
 use leeward_wire::{Call, Demand, Frame};
@@ -20,7 +20,7 @@ pub const CALLS: u32 = FRAMES - FRAMES / 7;
 
 /// Demand of each session as the controller was told, by core and slot. Builders of algorithms are plain functions, so
 /// this is where they meet the test.
-static SEEN: Mutex<BTreeMap<(u32, u32), Vec<u32>>> = Mutex::new(BTreeMap::new());
+static OBSERVED: Mutex<BTreeMap<(u32, u32), Vec<u32>>> = Mutex::new(BTreeMap::new());
 
 /// A client's frames in order. Each tells a demand that is one larger than that of the frame before. The seed varies the
 /// first byte of the arguments, from 0 to 49.
@@ -28,8 +28,8 @@ pub fn frames(seed: u64) -> impl Iterator<Item = Vec<u8>> {
     (1..=FRAMES).map(move |number| {
         let payload = [(u64::from(number) * seed % 50) as u8];
         match call(number.into(), &payload) {
-            Frame::Call(plain) if number % 7 != 0 => bytes(&Frame::Call(Call { demand: number, ..plain })),
-            _ => bytes(&Frame::Demand(Demand { demand: number })),
+            Frame::Call(plain) if number % 7 != 0 => encode(&Frame::Call(Call { demand: number, ..plain })),
+            _ => encode(&Frame::Demand(Demand { demand: number })),
         }
     })
 }
@@ -39,7 +39,7 @@ pub fn frames(seed: u64) -> impl Iterator<Item = Vec<u8>> {
 /// # Panics
 /// If it did not.
 pub fn check(sessions: usize) {
-    let seen = SEEN.lock().unwrap_or_else(PoisonError::into_inner);
+    let seen = OBSERVED.lock().unwrap_or_else(PoisonError::into_inner);
     assert_eq!(seen.len(), sessions);
     for demands in seen.values() {
         assert_eq!(*demands, (0..=FRAMES).collect::<Vec<u32>>());
@@ -47,45 +47,45 @@ pub fn check(sessions: usize) {
 }
 
 /// Admits every request and notes each demand, for [`check`]. One test of a process may use it.
-pub const WATCH: Algorithm = Algorithm {
+pub const ORDER_OBSERVER: Algorithm = Algorithm {
     name: "watch",
     summary: "admits everything and notes it",
     source: "a test",
     params: &[],
     build_server: |_, environment| {
-        let cores = (0..environment.cores).map(|_| Box::new(Watch) as Box<dyn Admission>).collect();
-        Ok(ServerHalves { cores, control: Box::new(Watch) })
+        let cores = (0..environment.cores).map(|_| Box::new(OrderObserver) as Box<dyn Admission>).collect();
+        Ok(ServerHalves { cores, control: Box::new(OrderObserver) })
     },
-    build_client: |_, _| Ok(ClientParts { half: Box::new(Watch), config: ClientConfig::default() }),
+    build_client: |_, _| Ok(ClientParts { half: Box::new(OrderObserver), config: ClientConfig::default() }),
 };
 
-struct Watch;
+struct OrderObserver;
 
-impl Watch {
+impl OrderObserver {
     fn note(session: &Session, demand: u32) {
-        let mut seen = SEEN.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut seen = OBSERVED.lock().unwrap_or_else(PoisonError::into_inner);
         seen.entry((session.core.0, session.slot.0)).or_default().push(demand);
     }
 }
 
-impl Admission for Watch {
-    fn open(&mut self, session: &mut Session, event: &Opened) {
-        Watch::note(session, event.demand);
+impl Admission for OrderObserver {
+    fn open(&mut self, session: &mut Session, event: &Registration) {
+        OrderObserver::note(session, event.demand);
     }
 
     fn request(&mut self, session: &mut Session, event: &Arrival) -> Verdict {
         assert_eq!(session.demand, event.demand);
-        Watch::note(session, event.demand);
+        OrderObserver::note(session, event.demand);
         Verdict::Admit
     }
 
     fn demand(&mut self, session: &mut Session, _: Time) -> Option<Feedback> {
-        Watch::note(session, session.demand);
+        OrderObserver::note(session, session.demand);
         None
     }
 }
 
-impl ControlLoop for Watch {
+impl ControlLoop for OrderObserver {
     fn period(&self) -> Nanos {
         Nanos::from_millis(1)
     }
@@ -93,7 +93,7 @@ impl ControlLoop for Watch {
     fn tick(&mut self, _: &Signals) {}
 }
 
-impl ClientHalf for Watch {
+impl ClientHalf for OrderObserver {
     fn gate(&mut self, _: Time, _: u32) -> Gate {
         Gate::Open
     }

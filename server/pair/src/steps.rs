@@ -1,17 +1,17 @@
 //! How time passes in a pair: one happening after the other, each with all that follows from it at once.
 
-use super::agenda::{End, Happening};
-use super::books::Sums;
-use super::client::is_no_reproach;
-use super::core::Next;
-use super::far::{Came, Far};
-use super::server::{Around, Fate, ServerEnd};
+use super::client::is_expected_error;
+use super::conservation::SessionTotals;
+use super::core::Dispatch;
+use super::datagram_path::{DatagramOutcome, DatagramPath};
+use super::event_queue::{Endpoint, SimEvent};
+use super::server::{PollOutcome, ServerContext, ServerEnd};
 use super::stream::Stream;
-use super::{Client, ClientId, Link, Pair, Reading};
+use super::{Client, ClientId, Link, Pair, ReadMode};
 use leeward_core::units::{Nanos, Time};
 use leeward_session::client::Phase;
 use leeward_session::server::Reply;
-use leeward_wire::{DropReason, ErrorCode, Version};
+use leeward_wire::{ErrorCode, RejectCode, Version};
 
 /// Explicit credits that one tick may cause, as in the engine with sockets.
 const WAKES_PER_TICK: usize = 64;
@@ -19,25 +19,25 @@ const WAKES_PER_TICK: usize = 64;
 impl Pair {
     /// The next thing happens, and the books are checked.
     pub fn step(&mut self) {
-        let Some((at, happening)) = self.agenda.next() else { return };
+        let Some((at, happening)) = self.event_queue.next() else { return };
         self.now = at.max(self.now);
         match happening {
-            Happening::Arrive(link, to) => self.arrives(link, to),
-            Happening::Writable(link, End::Client) => self.pump(link),
-            Happening::Writable(link, End::Server) => self.with_server(link, |end, around| end.serve(around)),
-            Happening::Timer(link) => self.timer(link),
-            Happening::FarTimer(link) => self.far_timer(link),
-            Happening::Read(link) => self.reads_slowly(link),
-            Happening::Done(worker) => self.done(worker),
-            Happening::Tick => self.tick(),
-            Happening::Sweep => self.sweep(),
+            SimEvent::Arrive(link, to) => self.on_arrival(link, to),
+            SimEvent::Writable(link, Endpoint::Client) => self.pump(link),
+            SimEvent::Writable(link, Endpoint::Server) => self.with_server(link, |end, around| end.serve(around)),
+            SimEvent::Timer(link) => self.timer(link),
+            SimEvent::DatagramTimer(link) => self.datagram_timer(link),
+            SimEvent::Read(link) => self.slow_read(link),
+            SimEvent::Done(worker) => self.done(worker),
+            SimEvent::Tick => self.tick(),
+            SimEvent::Scan => self.scan(),
         }
         self.settle_step();
     }
 
     /// Runs until this moment.
     pub fn run_until(&mut self, until: Time) {
-        while self.agenda.due() <= until {
+        while self.event_queue.due() <= until {
             self.step();
         }
         self.now = until.max(self.now);
@@ -52,7 +52,7 @@ impl Pair {
     pub fn run_while(&mut self, at_most: Nanos, mut goes_on: impl FnMut(&mut Pair) -> bool) -> bool {
         let end = self.now + at_most;
         while goes_on(self) {
-            if self.agenda.due() > end || self.violation.is_some() {
+            if self.event_queue.due() > end || self.violation.is_some() {
                 return false;
             }
             self.step();
@@ -62,12 +62,12 @@ impl Pair {
 
     /// Does what follows at once from any step.
     pub(super) fn settle_step(&mut self) {
-        while let Some(next) = self.core.begin(self.now) {
+        while let Some(next) = self.core.dispatch(self.now) {
             match next {
-                Next::Runs(worker, until) => self.agenda.schedule(until, Happening::Done(worker)),
-                Next::Stuck => {}
-                Next::Late(job, reason) => {
-                    let reply = Reply::Drop(DropReason::from(reason), "");
+                Dispatch::Started(worker, until) => self.event_queue.schedule(until, SimEvent::Done(worker)),
+                Dispatch::Hung => {}
+                Dispatch::Rejected(job, reason) => {
+                    let reply = Reply::Reject(RejectCode::from(reason), "");
                     self.with_server(job.link, |end, around| end.answer(job.ticket, reply, around));
                 }
             }
@@ -76,22 +76,22 @@ impl Pair {
         self.check();
     }
 
-    pub(super) fn adopt(&mut self, client: Client) -> ClientId {
+    pub(super) fn add_client(&mut self, client: Client) -> ClientId {
         let link = self.links.len();
         let (place, connection) = self.core.open(link);
         let is_full = self.open.len() >= self.config.connections_max;
-        let Pair { config, chance, now, .. } = self;
+        let Pair { config, rng: chance, now, .. } = self;
         let faults = config.datagrams.filter(|_| matches!(client, Client::Honest(_)));
-        let far = faults.map(|faults| Box::new(Far::new(link, config.wire, faults, *now, chance)));
+        let far = faults.map(|faults| Box::new(DatagramPath::new(link, config.wire, faults, *now, chance)));
         self.links.push(Link {
             client,
-            reading: Reading::Eager,
-            up: Stream::new(link, End::Server, self.config.wire),
-            down: Stream::new(link, End::Client, self.config.wire),
+            read_mode: ReadMode::Eager,
+            up: Stream::new(link, Endpoint::Server, self.config.wire),
+            down: Stream::new(link, Endpoint::Client, self.config.wire),
             server: Some(ServerEnd::new(link, place, connection, self.now)),
-            far,
+            datagrams: far,
             is_tampered: false,
-            reproach: None,
+            close_reason: None,
             error: None,
         });
         self.open.push(link);
@@ -115,52 +115,54 @@ impl Pair {
 
     /// Sends what a client has to say, as far as there is room, and sets its timer.
     pub(super) fn pump(&mut self, link: usize) {
-        let Pair { now, agenda, chance, links, .. } = self;
+        let Pair { now, event_queue: agenda, rng: chance, links, .. } = self;
         let (now, link_id, link) = (*now, link, &mut links[link]);
         match &mut link.client {
             Client::Raw(raw) => {
                 let taken = link.up.write(&raw.unsent, now, agenda, chance);
                 raw.unsent.drain(..taken);
-                if raw.ends && raw.unsent.is_empty() {
+                if raw.is_closing && raw.unsent.is_empty() {
                     link.up.finish(now, agenda);
                 }
             }
             Client::Honest(honest) => {
                 loop {
                     let output = honest.connection.output(now);
-                    let taken = match &mut link.far {
+                    let taken = match &mut link.datagrams {
                         _ if output.is_empty() => 0,
-                        Some(far) => far.client_says(output, now, agenda, chance),
+                        Some(far) => far.client_send(output, now, agenda, chance),
                         None => link.up.write(output, now, agenda, chance),
                     };
                     if taken == 0 {
                         break;
                     }
-                    honest.with(now, |connection, mut events| connection.consumed(now, taken, &mut events));
+                    honest.with(now, |connection, mut events| connection.consume(now, taken, &mut events));
                 }
                 let mut own = None;
-                if let Some(far) = &mut link.far {
+                if let Some(far) = &mut link.datagrams {
                     if honest.connection.phase() == Phase::Closed {
-                        far.client_leaves(now, agenda, chance);
-                        link.down.deafen();
-                    } else if far.client_turns(now, agenda, chance).is_err() {
-                        if link.down.end_here(now) {
-                            agenda.schedule(now, Happening::Arrive(link_id, End::Client));
+                        far.client_close(now, agenda, chance);
+                        link.down.close_reader();
+                    } else if far.client_flush(now, agenda, chance).is_err() {
+                        if link.down.end_now(now) {
+                            agenda.schedule(now, SimEvent::Arrive(link_id, Endpoint::Client));
                         }
                     } else {
-                        let bound = far.client.bound();
-                        honest.with(now, |connection, mut events| connection.restrict(now, bound, &mut events));
+                        let bound = far.client.congestion_window();
+                        honest.with(now, |connection, mut events| {
+                            connection.set_transport_limit(now, bound, &mut events)
+                        });
                         own = Some(far.client.next_timeout()).filter(|at| *at < Time::NEVER);
                     }
                 } else if honest.connection.phase() == Phase::Closed {
                     link.up.finish(now, agenda);
-                    link.down.deafen();
+                    link.down.close_reader();
                 }
                 let wanted = honest.connection.next_timeout(now).into_iter().chain(own).min();
                 let wanted = wanted.map(|at| at.max(Time(now.0 + 1)));
                 if let Some(at) = wanted.filter(|at| *at < honest.timer) {
                     honest.timer = at;
-                    agenda.schedule(at, Happening::Timer(link_id));
+                    agenda.schedule(at, SimEvent::Timer(link_id));
                 }
             }
         }
@@ -178,16 +180,16 @@ impl Pair {
         }
     }
 
-    fn reads_slowly(&mut self, link: usize) {
-        let Reading::Slow(most, every) = self.links[link].reading else { return };
+    fn slow_read(&mut self, link: usize) {
+        let ReadMode::Slow(most, every) = self.links[link].read_mode else { return };
         self.client_reads(link, most);
-        if !self.links[link].down.is_over(self.now) {
-            self.agenda.schedule(self.now + every, Happening::Read(link));
+        if !self.links[link].down.is_eof(self.now) {
+            self.event_queue.schedule(self.now + every, SimEvent::Read(link));
         }
     }
 
     fn client_reads(&mut self, link: usize, most: usize) {
-        let Pair { now, agenda, links, .. } = self;
+        let Pair { now, event_queue: agenda, links, .. } = self;
         let (now, link_id, link) = (*now, link, &mut links[link]);
         let error = match &mut link.client {
             Client::Raw(raw) => {
@@ -197,8 +199,8 @@ impl Pair {
             Client::Honest(honest) => honest.read(&mut link.down, most, now, agenda),
         };
         if let Some(error) = error {
-            let is_old = self.config.newest < Version::NEWEST;
-            let is_fair = is_no_reproach(&error) || (is_old && error.refuses_version());
+            let is_old = self.config.max_version < Version::NEWEST;
+            let is_fair = is_expected_error(&error) || (is_old && error.refuses_version());
             if !link.is_tampered && !is_fair {
                 self.violation.get_or_insert_with(|| format!("an honest client (connection {link_id}): {error}"));
             }
@@ -209,56 +211,56 @@ impl Pair {
 
     // ---- datagrams ----
 
-    fn far_timer(&mut self, link: usize) {
-        let Pair { now, agenda, chance, links, .. } = self;
-        if let Some(far) = &mut links[link].far {
+    fn datagram_timer(&mut self, link: usize) {
+        let Pair { now, event_queue: agenda, rng: chance, links, .. } = self;
+        if let Some(far) = &mut links[link].datagrams {
             far.on_timer(*now, agenda, chance);
         }
     }
 
     /// Takes the datagrams that have come to the server.
-    fn far_arrives(&mut self, link: usize) {
-        let (now, agenda) = (self.now, &mut self.agenda);
-        let Some(far) = &mut self.links[link].far else { return };
-        for mut datagram in far.land_at_server(now, agenda) {
-            let Pair { agenda, chance, links, config, .. } = self;
-            let Link { far: Some(far), up, server, .. } = &mut links[link] else { return };
-            let may = server.as_ref().is_some_and(|end| end.may_take(config));
-            let came = far.server_takes(&mut datagram, (server.is_some(), may), now, agenda, chance);
+    fn datagrams_at_server(&mut self, link: usize) {
+        let (now, agenda) = (self.now, &mut self.event_queue);
+        let Some(far) = &mut self.links[link].datagrams else { return };
+        for mut datagram in far.arrivals_at_server(now, agenda) {
+            let Pair { event_queue: agenda, rng: chance, links, config, .. } = self;
+            let Link { datagrams: Some(far), up, server, .. } = &mut links[link] else { return };
+            let may = server.as_ref().is_some_and(|end| end.can_receive(config));
+            let came = far.server_receive(&mut datagram, (server.is_some(), may), now, agenda, chance);
             match came {
-                Came::Nothing => {}
-                Came::Frame(frame) => up.deliver(&frame),
-                Came::Gone => _ = up.end_here(now),
+                DatagramOutcome::Ignored => {}
+                DatagramOutcome::Frame(frame) => up.deliver(&frame),
+                DatagramOutcome::ClientGone => _ = up.end_now(now),
             }
             self.with_server(link, |end, around| end.serve(around));
         }
     }
 
     /// Takes the datagrams that have come to the client.
-    fn far_returns(&mut self, link: usize) {
-        let (now, agenda) = (self.now, &mut self.agenda);
-        let Link { far: Some(far), down, .. } = &mut self.links[link] else { return };
-        let (frames, done) = far.client_hears(now, agenda);
+    fn datagrams_at_client(&mut self, link: usize) {
+        let (now, agenda) = (self.now, &mut self.event_queue);
+        let Link { datagrams: Some(far), down, .. } = &mut self.links[link] else { return };
+        let (frames, done) = far.client_receive(now, agenda);
         down.deliver(&frames);
         if done.is_err() {
-            down.end_here(now);
+            down.end_now(now);
         }
     }
 
     // ---- the wire ----
 
-    pub(super) fn arrives(&mut self, link: usize, to: End) {
-        let (now, agenda) = (self.now, &mut self.agenda);
+    pub(super) fn on_arrival(&mut self, link: usize, to: Endpoint) {
+        let (now, agenda) = (self.now, &mut self.event_queue);
         match to {
-            End::Server => {
-                self.links[link].up.land(now, agenda);
-                self.far_arrives(link);
+            Endpoint::Server => {
+                self.links[link].up.deliver_due(now, agenda);
+                self.datagrams_at_server(link);
                 self.with_server(link, |end, around| end.serve(around));
             }
-            End::Client => {
-                self.links[link].down.land(now, agenda);
-                self.far_returns(link);
-                if self.links[link].reading == Reading::Eager {
+            Endpoint::Client => {
+                self.links[link].down.deliver_due(now, agenda);
+                self.datagrams_at_client(link);
+                if self.links[link].read_mode == ReadMode::Eager {
                     self.client_reads(link, usize::MAX);
                 }
             }
@@ -268,42 +270,49 @@ impl Pair {
     // ---- the server's end ----
 
     /// Lets `act` look at the server's end of a connection, if it is there, and closes it if that is its fate.
-    pub(super) fn with_server(&mut self, link: usize, act: impl FnOnce(&mut ServerEnd, &mut Around<'_>) -> Fate) {
-        let Pair { now, agenda, chance, core, links, config, sums, .. } = self;
-        let Link { up, down, far, server, .. } = &mut links[link];
+    pub(super) fn with_server(
+        &mut self,
+        link: usize,
+        act: impl FnOnce(&mut ServerEnd, &mut ServerContext<'_>) -> PollOutcome,
+    ) {
+        let Pair { now, event_queue: agenda, rng: chance, core, links, config, totals: sums, .. } = self;
+        let Link { up, down, datagrams: far, server, .. } = &mut links[link];
         let Some(end) = server else { return };
-        let before = Sums::of(end);
+        let before = SessionTotals::of(end);
         let far = far.as_deref_mut();
-        let fate = act(end, &mut Around { now: *now, core, up, down, far, agenda, chance, config });
-        sums.change(&before, &Sums::of(end));
+        let fate = act(
+            end,
+            &mut ServerContext { now: *now, core, up, down, datagrams: far, event_queue: agenda, rng: chance, config },
+        );
+        sums.change(&before, &SessionTotals::of(end));
         self.check_server(link);
-        if fate == Fate::Goes {
-            self.goes(link);
+        if fate == PollOutcome::Close {
+            self.close_server_end(link);
         }
     }
 
     /// The server gives a connection's place back.
-    pub(super) fn goes(&mut self, link: usize) {
-        let (now, agenda) = (self.now, &mut self.agenda);
-        let Link { up, down, far, server, reproach, .. } = &mut self.links[link];
+    pub(super) fn close_server_end(&mut self, link: usize) {
+        let (now, agenda) = (self.now, &mut self.event_queue);
+        let Link { up, down, datagrams: far, server, close_reason: reproach, .. } = &mut self.links[link];
         let Some(mut end) = server.take() else { return };
-        let before = Sums::of(&end);
+        let before = SessionTotals::of(&end);
         end.abandon(now, &mut self.core);
-        self.sums.change(&before, &Sums::of(&end));
-        self.core.places[end.place as usize] = None;
-        *reproach = end.reproach;
+        self.totals.change(&before, &SessionTotals::of(&end));
+        self.core.session_slots[end.slot as usize] = None;
+        *reproach = end.close_reason;
         match far {
-            Some(far) => far.server_ends(now, agenda, &mut self.chance),
+            Some(far) => far.server_close(now, agenda, &mut self.rng),
             None => down.finish(now, agenda),
         }
-        up.deafen();
+        up.close_reader();
         self.open.retain(|open| *open != link);
     }
 
     fn done(&mut self, worker: usize) {
         if let Some(running) = self.core.workers[worker].take() {
             let (job, work) = (running.job, running.work);
-            self.with_server(job.link, |end, around| end.done(job, &work, around));
+            self.with_server(job.link, |end, around| end.complete(job, &work, around));
         }
     }
 
@@ -315,22 +324,22 @@ impl Pair {
                 self.with_server(link, |end, around| end.credit(around));
             }
         }
-        self.agenda.schedule(self.core.pulse.due().max(Time(self.now.0 + 1)), Happening::Tick);
+        self.event_queue.schedule(self.core.pulse.due().max(Time(self.now.0 + 1)), SimEvent::Tick);
     }
 
-    fn sweep(&mut self) {
+    fn scan(&mut self) {
         for link in self.open.clone() {
-            self.with_server(link, |end, around| end.sweep(around));
+            self.with_server(link, |end, around| end.scan(around));
         }
         self.check_sums();
-        self.agenda.schedule(self.now + self.config.sweep, Happening::Sweep);
+        self.event_queue.schedule(self.now + self.config.scan_interval, SimEvent::Scan);
     }
 
     /// A server that stops sends everybody away when nothing is owed any more, or its patience is over.
     fn stop_if_drained(&mut self) {
         let Some(since) = self.core.stopping_since else { return };
-        let owes = |link: &usize| self.links[*link].server.as_ref().is_some_and(ServerEnd::owes);
-        let is_patient = self.now.since(since) <= self.config.drain;
+        let owes = |link: &usize| self.links[*link].server.as_ref().is_some_and(ServerEnd::has_pending);
+        let is_patient = self.now.since(since) <= self.config.drain_timeout;
         if self.has_stopped || (is_patient && self.open.iter().any(owes)) {
             return;
         }
@@ -340,7 +349,7 @@ impl Pair {
                 end.end(ErrorCode::ShuttingDown, "this server has stopped", around);
                 // Nobody lingers any more: what it takes at once it takes.
                 let _ = end.serve(around);
-                Fate::Goes
+                PollOutcome::Close
             });
         }
     }

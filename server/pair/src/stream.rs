@@ -1,9 +1,9 @@
 //! A direction of a connection: bytes that fly in chunks, land in order, and wait to be read. Never here: what they
 //! mean.
 
-use super::agenda::{Agenda, End, Happening};
-use super::chance::Chance;
 use super::config::WireModel;
+use super::event_queue::{Endpoint, EventQueue, SimEvent};
+use super::rng::Rng;
 use leeward_core::units::Time;
 use std::collections::VecDeque;
 
@@ -11,13 +11,13 @@ use std::collections::VecDeque;
 #[derive(Debug)]
 pub(super) struct Stream {
     link: usize,
-    to: End,
+    to: Endpoint,
     model: WireModel,
     /// Chunks on their way, with the moments of their arrival.
-    flying: VecDeque<(Time, Vec<u8>)>,
-    flying_bytes: usize,
+    in_flight: VecDeque<(Time, Vec<u8>)>,
+    in_flight_bytes: usize,
     /// Bytes that have come and were not read.
-    landed: VecDeque<u8>,
+    received: VecDeque<u8>,
     /// When its end arrives; `None` while the writer may write more.
     end: Option<Time>,
     /// The last arrival: nothing overtakes within a stream.
@@ -27,32 +27,32 @@ pub(super) struct Stream {
     /// Nothing arrives any more, and nobody is told.
     is_frozen: bool,
     /// Nobody reads any more: what is written is lost.
-    is_deaf: bool,
+    reader_closed: bool,
 }
 
 impl Stream {
-    pub(super) fn new(link: usize, to: End, model: WireModel) -> Self {
+    pub(super) fn new(link: usize, to: Endpoint, model: WireModel) -> Self {
         Stream {
             link,
             to,
             model,
-            flying: VecDeque::new(),
-            flying_bytes: 0,
-            landed: VecDeque::new(),
+            in_flight: VecDeque::new(),
+            in_flight_bytes: 0,
+            received: VecDeque::new(),
             end: None,
             last: Time::ZERO,
             is_blocked: false,
             is_frozen: false,
-            is_deaf: false,
+            reader_closed: false,
         }
     }
 
     /// Takes as many of `bytes` as there is room for, in chunks that are cut at random places. Returns how many.
-    pub(super) fn write(&mut self, bytes: &[u8], now: Time, agenda: &mut Agenda, chance: &mut Chance) -> usize {
-        if self.is_deaf || self.end.is_some() {
+    pub(super) fn write(&mut self, bytes: &[u8], now: Time, agenda: &mut EventQueue, chance: &mut Rng) -> usize {
+        if self.reader_closed || self.end.is_some() {
             return bytes.len();
         }
-        let room = self.model.room.saturating_sub(self.flying_bytes + self.landed.len());
+        let room = self.model.buffer_max.saturating_sub(self.in_flight_bytes + self.received.len());
         let taken = room.min(bytes.len());
         self.is_blocked = taken < bytes.len();
         let mut rest = &bytes[..taken];
@@ -61,49 +61,49 @@ impl Stream {
             let count = if self.model.chunk_max == 0 { most } else { 1 + chance.below(most as u64) as usize };
             let (chunk, others) = rest.split_at(count.min(rest.len()));
             let at = self.arrival(now, chance);
-            self.fly(at, chunk.to_vec(), agenda);
+            self.transmit(at, chunk.to_vec(), agenda);
             rest = others;
         }
         taken
     }
 
-    fn arrival(&mut self, now: Time, chance: &mut Chance) -> Time {
+    fn arrival(&mut self, now: Time, chance: &mut Rng) -> Time {
         let extra = chance.below(self.model.jitter.0 + 1);
         let at = Time((now + self.model.delay).0 + extra).max(self.last);
         self.last = at;
         at
     }
 
-    fn fly(&mut self, at: Time, chunk: Vec<u8>, agenda: &mut Agenda) {
-        if self.flying.back().is_none_or(|(last, _)| *last != at) {
-            agenda.schedule(at, Happening::Arrive(self.link, self.to));
+    fn transmit(&mut self, at: Time, chunk: Vec<u8>, agenda: &mut EventQueue) {
+        if self.in_flight.back().is_none_or(|(last, _)| *last != at) {
+            agenda.schedule(at, SimEvent::Arrive(self.link, self.to));
         }
-        self.flying_bytes += chunk.len();
-        self.flying.push_back((at, chunk));
+        self.in_flight_bytes += chunk.len();
+        self.in_flight.push_back((at, chunk));
     }
 
     /// No more will be written; the reader learns it after all that was.
-    pub(super) fn finish(&mut self, now: Time, agenda: &mut Agenda) {
+    pub(super) fn finish(&mut self, now: Time, agenda: &mut EventQueue) {
         if self.end.is_none() {
             let at = (now + self.model.delay).max(self.last);
             self.end = Some(at);
-            agenda.schedule(at, Happening::Arrive(self.link, self.to));
+            agenda.schedule(at, SimEvent::Arrive(self.link, self.to));
         }
     }
 
     /// Resets the direction: bytes on their way are lost, and it ends here.
     pub(super) fn reset(&mut self, now: Time) {
-        self.flying.clear();
-        self.flying_bytes = 0;
-        self.landed.clear();
+        self.in_flight.clear();
+        self.in_flight_bytes = 0;
+        self.received.clear();
         self.end = Some(now);
-        self.is_deaf = true;
+        self.reader_closed = true;
     }
 
     /// Nobody reads any more.
-    pub(super) fn deafen(&mut self) {
-        self.is_deaf = true;
-        self.landed.clear();
+    pub(super) fn close_reader(&mut self) {
+        self.reader_closed = true;
+        self.received.clear();
     }
 
     /// Nothing arrives from now on.
@@ -112,29 +112,29 @@ impl Stream {
     }
 
     /// Lands what has arrived by now.
-    pub(super) fn land(&mut self, now: Time, agenda: &mut Agenda) {
+    pub(super) fn deliver_due(&mut self, now: Time, agenda: &mut EventQueue) {
         while !self.is_frozen
-            && let Some((at, _)) = self.flying.front()
+            && let Some((at, _)) = self.in_flight.front()
             && *at <= now
-            && let Some((_, chunk)) = self.flying.pop_front()
+            && let Some((_, chunk)) = self.in_flight.pop_front()
         {
-            self.flying_bytes -= chunk.len();
+            self.in_flight_bytes -= chunk.len();
             agenda.trace().bytes(&chunk);
-            if !self.is_deaf {
-                self.landed.extend(chunk);
+            if !self.reader_closed {
+                self.received.extend(chunk);
             }
         }
     }
 
     /// Bytes that something else has carried are there.
     pub(super) fn deliver(&mut self, bytes: &[u8]) {
-        if !self.is_deaf {
-            self.landed.extend(bytes);
+        if !self.reader_closed {
+            self.received.extend(bytes);
         }
     }
 
     /// No more will come. Whether that is news.
-    pub(super) fn end_here(&mut self, now: Time) -> bool {
+    pub(super) fn end_now(&mut self, now: Time) -> bool {
         let is_news = self.end.is_none();
         self.end.get_or_insert(now);
         is_news
@@ -142,51 +142,51 @@ impl Stream {
 
     /// Bytes that can be read.
     pub(super) fn readable(&self) -> usize {
-        self.landed.len()
+        self.received.len()
     }
 
     /// Reads into `buffer`, up to `most` bytes. Returns how many.
-    pub(super) fn read(&mut self, buffer: &mut [u8], most: usize, now: Time, agenda: &mut Agenda) -> usize {
-        let count = buffer.len().min(most).min(self.landed.len());
-        for (place, byte) in buffer.iter_mut().zip(self.landed.drain(..count)) {
+    pub(super) fn read(&mut self, buffer: &mut [u8], most: usize, now: Time, agenda: &mut EventQueue) -> usize {
+        let count = buffer.len().min(most).min(self.received.len());
+        for (place, byte) in buffer.iter_mut().zip(self.received.drain(..count)) {
             *place = byte;
         }
-        self.told_of_room(count, now, agenda);
+        self.notify_writer(count, now, agenda);
         count
     }
 
     /// Throws away what can be read.
-    pub(super) fn discard(&mut self, now: Time, agenda: &mut Agenda) {
-        let count = self.landed.len();
-        self.landed.clear();
-        self.told_of_room(count, now, agenda);
+    pub(super) fn discard(&mut self, now: Time, agenda: &mut EventQueue) {
+        let count = self.received.len();
+        self.received.clear();
+        self.notify_writer(count, now, agenda);
     }
 
     /// A writer that waits for room hears of it as late as the wire is long.
-    fn told_of_room(&mut self, count: usize, now: Time, agenda: &mut Agenda) {
+    fn notify_writer(&mut self, count: usize, now: Time, agenda: &mut EventQueue) {
         if count > 0 && self.is_blocked && !self.is_frozen {
             self.is_blocked = false;
-            let writer = if self.to == End::Server { End::Client } else { End::Server };
-            agenda.schedule(now + self.model.delay, Happening::Writable(self.link, writer));
+            let writer = if self.to == Endpoint::Server { Endpoint::Client } else { Endpoint::Server };
+            agenda.schedule(now + self.model.delay, SimEvent::Writable(self.link, writer));
         }
     }
 
     /// Whether the reader is at the end.
-    pub(super) fn is_over(&self, now: Time) -> bool {
+    pub(super) fn is_eof(&self, now: Time) -> bool {
         let has_ended = self.end.is_some_and(|end| end <= now);
-        has_ended && !self.is_frozen && self.flying.is_empty() && self.landed.is_empty()
+        has_ended && !self.is_frozen && self.in_flight.is_empty() && self.received.is_empty()
     }
 
     /// Changes what is on its way.
-    pub(super) fn tamper(&mut self, now: Time, agenda: &mut Agenda, change: impl FnOnce(&mut Vec<Vec<u8>>)) {
-        let (times, mut chunks): (Vec<Time>, Vec<Vec<u8>>) = self.flying.drain(..).unzip();
-        self.flying_bytes = 0;
+    pub(super) fn tamper(&mut self, now: Time, agenda: &mut EventQueue, change: impl FnOnce(&mut Vec<Vec<u8>>)) {
+        let (times, mut chunks): (Vec<Time>, Vec<Vec<u8>>) = self.in_flight.drain(..).unzip();
+        self.in_flight_bytes = 0;
         change(&mut chunks);
         let mut times = times.into_iter();
         let mut at = (now + self.model.delay).max(self.last);
         for chunk in chunks {
             at = times.next().unwrap_or(at);
-            self.fly(at, chunk, agenda);
+            self.transmit(at, chunk, agenda);
         }
     }
 }

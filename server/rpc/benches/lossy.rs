@@ -11,9 +11,9 @@ mod relay;
 use leeward_core::params::Params;
 use leeward_core::units::Nanos;
 use leeward_rpc::client::Client;
-use leeward_rpc::server::{Failed, Request, Server};
+use leeward_rpc::server::{HandlerError, Request, Server};
 use leeward_rpc::wire::Method;
-use leeward_runtime::Idle;
+use leeward_runtime::IdlePolicy;
 use relay::Relay;
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -32,7 +32,7 @@ const LEAST_ANSWERED: f64 = 0.9;
 
 /// Ends of a run's calls.
 #[derive(Debug, Default)]
-struct Ends {
+struct CallCounts {
     right: AtomicU64,
     in_time: AtomicU64,
     wrong: AtomicU64,
@@ -82,7 +82,7 @@ fn run(calls: u64, percent: u64, rate: Option<f64>) -> (f64, bool) {
     let server = serve(&executed);
     let relay = Relay::to(server.datagram_address().expect("the server has a port for datagrams"), percent);
     let client = client(&relay);
-    let ends = Ends::default();
+    let ends = CallCounts::default();
     let began = Instant::now();
     std::thread::scope(|scope| {
         for thread in 0..THREADS {
@@ -136,18 +136,18 @@ fn serve(executed: &Executed) -> Server {
     Server::builder()
         .admission(registry.find(ADMISSION).expect("a controller of ours"), Params::default())
         .objective(ROUND_TRIP, OBJECTIVE)
-        .idle(Idle::Block)
+        .idle(IdlePolicy::Block)
         .cores(1)
         .udp("127.0.0.1:0")
         .start("127.0.0.1:0", move |request: &Request<'_>, reply: &mut Vec<u8>| {
-            let number = request.payload.try_into().map(u64::from_le_bytes).map_err(|_| Failed::UnknownMethod)?;
+            let number = request.payload.try_into().map(u64::from_le_bytes).map_err(|_| HandlerError::UnknownMethod)?;
             // A number that nobody has sent gets an answer that is counted as wrong.
             match executed.get(number as usize) {
                 Some(times) => drop(times.fetch_add(1, Ordering::Relaxed)),
                 None => reply.push(0),
             }
             reply.extend_from_slice(request.payload);
-            Ok::<_, Failed>(())
+            Ok::<_, HandlerError>(())
         })
         .expect("a server on this machine")
 }
@@ -156,6 +156,6 @@ fn client(relay: &Relay) -> Client {
     let registry = leeward_controllers::builtin();
     let algorithm = registry.find(ADMISSION).expect("a controller of ours");
     let builder = Client::builder().admission(algorithm, Params::default()).objective(ROUND_TRIP, OBJECTIVE);
-    let builder = builder.patience(Nanos::from_secs(30)).timeout(Nanos::from_secs(30)).retries(0, 0).seed(1);
+    let builder = builder.connection_wait(Nanos::from_secs(30)).timeout(Nanos::from_secs(30)).retries(0, 0).seed(1);
     builder.connections(4).udp(relay.address.to_string()).build().expect("a client on this machine")
 }

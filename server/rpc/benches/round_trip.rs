@@ -11,12 +11,12 @@ use leeward_core::params::Params;
 use leeward_core::registry::Environment;
 use leeward_core::units::{Nanos, Priority};
 use leeward_rpc::client::{Client, Connection, ConnectionConfig, Event, Request};
-use leeward_rpc::server::{self, Failed, Server};
+use leeward_rpc::server::{self, HandlerError, Server};
 use leeward_rpc::wire::Method;
 use leeward_runtime::Clock;
 
 fn serve() -> Server {
-    let echo = |request: &server::Request<'_>, reply: &mut Vec<u8>| -> Result<(), Failed> {
+    let echo = |request: &server::Request<'_>, reply: &mut Vec<u8>| -> Result<(), HandlerError> {
         reply.extend_from_slice(request.payload);
         Ok(())
     };
@@ -32,10 +32,10 @@ fn call(connection: &mut Connection<()>, socket: &mut TcpStream, clock: &Clock) 
     let output = connection.output(clock.now());
     socket.write_all(output).unwrap();
     let count = output.len();
-    connection.consumed(clock.now(), count, &mut note);
+    connection.consume(clock.now(), count, &mut note);
     while !answered.get() {
         let count = socket.read(connection.spare()).unwrap();
-        connection.received(clock.now(), count, &mut note).unwrap();
+        connection.on_received(clock.now(), count, &mut note).unwrap();
     }
 }
 

@@ -18,7 +18,7 @@ const REFUSAL: Duration = Duration::from_millis(200);
 
 /// A request that most text protocols answer: memcached by its version, HTTP/1 by any status, Redis by an error. Nothing
 /// is stored by it.
-const QUESTION: &[u8] = b"version / HTTP/1.0\r\n\r\n";
+const PROBE_REQUEST: &[u8] = b"version / HTTP/1.0\r\n\r\n";
 
 /// Bytes that show a protocol.
 const ENOUGH: usize = 16;
@@ -45,10 +45,10 @@ pub fn connect(addresses: &[SocketAddr], patience: Duration) -> io::Result<TcpSt
 ///
 /// # Errors
 /// As of [`connect`].
-pub fn listening(addresses: &[SocketAddr], transport: Transport, patience: Duration) -> io::Result<SocketAddr> {
+pub fn find_listener(addresses: &[SocketAddr], transport: Transport, patience: Duration) -> io::Result<SocketAddr> {
     match (addresses, transport) {
         ([only], _) => Ok(*only),
-        (_, Transport::Udp) => first(addresses, |address| takes_datagrams(address).map(|()| *address)),
+        (_, Transport::Udp) => first(addresses, |address| accepts_datagrams(address).map(|()| *address)),
         _ => first(addresses, |address| TcpStream::connect_timeout(address, patience).map(|_| *address)),
     }
 }
@@ -66,7 +66,7 @@ fn first<T>(addresses: &[SocketAddr], attempt: impl Fn(&SocketAddr) -> io::Resul
     Err(last)
 }
 
-fn takes_datagrams(address: &SocketAddr) -> io::Result<()> {
+fn accepts_datagrams(address: &SocketAddr) -> io::Result<()> {
     let any = if address.is_ipv4() { (Ipv4Addr::UNSPECIFIED, 0).into() } else { (Ipv6Addr::UNSPECIFIED, 0).into() };
     let socket = UdpSocket::bind::<SocketAddr>(any)?;
     socket.connect(address)?;
@@ -81,8 +81,8 @@ fn takes_datagrams(address: &SocketAddr) -> io::Result<()> {
 /// The problem that a client had with a server, with the protocol that the server speaks, where that is not the `expected`
 /// one. Asks the server.
 pub fn with_protocol(problem: String, address: SocketAddr, expected: ServerProtocol, patience: Duration) -> String {
-    match Answering::ask(address, patience) {
-        Ok(answering) if answering != Answering::Protocol(expected) => format!("{problem}; {answering}"),
+    match ProtocolProbe::run(address, patience) {
+        Ok(answering) if answering != ProtocolProbe::Protocol(expected) => format!("{problem}; {answering}"),
         _ => problem,
     }
 }
@@ -90,7 +90,7 @@ pub fn with_protocol(problem: String, address: SocketAddr, expected: ServerProto
 /// Answer of a port to a question in plain text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Answering {
+pub enum ProtocolProbe {
     /// A protocol that is known here.
     Protocol(ServerProtocol),
     /// Bytes of another one.
@@ -101,51 +101,51 @@ pub enum Answering {
     Silent,
 }
 
-impl Answering {
+impl ProtocolProbe {
     /// Asks the port over a connection of its own.
     ///
     /// # Errors
     /// Nobody accepts a connection.
-    pub fn ask(address: SocketAddr, patience: Duration) -> io::Result<Answering> {
+    pub fn run(address: SocketAddr, patience: Duration) -> io::Result<ProtocolProbe> {
         let mut stream = TcpStream::connect_timeout(&address, patience)?;
         let end = Instant::now() + patience;
         stream.set_write_timeout(Some(patience))?;
         // A peer that closed at once may have told why all the same.
-        let _ = stream.write_all(QUESTION);
+        let _ = stream.write_all(PROBE_REQUEST);
         let (mut heard, mut piece) = (Vec::new(), [0; ENOUGH]);
-        while ServerProtocol::of(&heard).is_none() && heard.len() < ENOUGH {
+        while ServerProtocol::detect(&heard).is_none() && heard.len() < ENOUGH {
             let left = end.saturating_duration_since(Instant::now());
             if left.is_zero() || stream.set_read_timeout(Some(left)).is_err() {
-                return Ok(if heard.is_empty() { Answering::Silent } else { Answering::Unknown });
+                return Ok(if heard.is_empty() { ProtocolProbe::Silent } else { ProtocolProbe::Unknown });
             }
             match stream.read(&mut piece) {
-                Ok(0) => return Ok(Answering::of(&heard)),
+                Ok(0) => return Ok(ProtocolProbe::classify(&heard)),
                 Ok(count) => heard.extend_from_slice(&piece[..count]),
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
                 Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => {}
-                Err(_) => return Ok(Answering::of(&heard)),
+                Err(_) => return Ok(ProtocolProbe::classify(&heard)),
             }
         }
-        Ok(Answering::of(&heard))
+        Ok(ProtocolProbe::classify(&heard))
     }
 
     /// The whole answer of a connection that is over.
-    fn of(heard: &[u8]) -> Answering {
-        match ServerProtocol::of(heard) {
-            Some(protocol) => Answering::Protocol(protocol),
-            None if heard.is_empty() => Answering::Closed,
-            None => Answering::Unknown,
+    fn classify(heard: &[u8]) -> ProtocolProbe {
+        match ServerProtocol::detect(heard) {
+            Some(protocol) => ProtocolProbe::Protocol(protocol),
+            None if heard.is_empty() => ProtocolProbe::Closed,
+            None => ProtocolProbe::Unknown,
         }
     }
 }
 
-impl fmt::Display for Answering {
+impl fmt::Display for ProtocolProbe {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Answering::Protocol(protocol) => write!(f, "the server there speaks {protocol}"),
-            Answering::Unknown => f.write_str("the server there speaks another protocol"),
-            Answering::Closed => f.write_str("the server there closes connections without an answer"),
-            Answering::Silent => f.write_str("the server there accepts connections and answers nothing"),
+            ProtocolProbe::Protocol(protocol) => write!(f, "the server there speaks {protocol}"),
+            ProtocolProbe::Unknown => f.write_str("the server there speaks another protocol"),
+            ProtocolProbe::Closed => f.write_str("the server there closes connections without an answer"),
+            ProtocolProbe::Silent => f.write_str("the server there accepts connections and answers nothing"),
         }
     }
 }
@@ -167,12 +167,12 @@ mod tests {
         let server = TcpListener::bind("127.0.0.1:0").unwrap();
         let there = server.local_addr().unwrap();
         let addresses = [vacant(), vacant(), there];
-        assert_eq!(listening(&addresses, Transport::Tcp, PATIENCE).unwrap(), there);
+        assert_eq!(find_listener(&addresses, Transport::Tcp, PATIENCE).unwrap(), there);
         assert_eq!(connect(&addresses, PATIENCE).unwrap().peer_addr().unwrap(), there);
         let only = vacant();
-        assert_eq!(listening(&[only], Transport::Tcp, PATIENCE).unwrap(), only, "a single one is not looked at");
+        assert_eq!(find_listener(&[only], Transport::Tcp, PATIENCE).unwrap(), only, "a single one is not looked at");
         let nowhere = [vacant(), vacant()];
-        let refused = listening(&nowhere, Transport::Tcp, PATIENCE).unwrap_err();
+        let refused = find_listener(&nowhere, Transport::Tcp, PATIENCE).unwrap_err();
         assert_eq!(refused.kind(), ErrorKind::ConnectionRefused);
         assert!(refused.to_string().starts_with(&nowhere[1].to_string()), "{refused}");
         assert!(connect(&[], PATIENCE).is_err() && resolve("nowhere").is_err());
@@ -183,22 +183,22 @@ mod tests {
         let server = UdpSocket::bind("127.0.0.1:0").unwrap();
         let there = server.local_addr().unwrap();
         let vacant = UdpSocket::bind("127.0.0.1:0").and_then(|socket| socket.local_addr()).unwrap();
-        assert_eq!(listening(&[vacant, there], Transport::Udp, PATIENCE).unwrap(), there);
+        assert_eq!(find_listener(&[vacant, there], Transport::Udp, PATIENCE).unwrap(), there);
         assert_eq!(
-            listening(&[vacant, vacant], Transport::Udp, PATIENCE).unwrap_err().kind(),
+            find_listener(&[vacant, vacant], Transport::Udp, PATIENCE).unwrap_err().kind(),
             ErrorKind::ConnectionRefused
         );
     }
 
     /// Answer of [`Answering::ask`] to a server that sends `words` and then closes, or waits.
-    fn asked(words: &[u8], closes: bool, patience: Duration) -> Answering {
+    fn asked(words: &[u8], closes: bool, patience: Duration) -> ProtocolProbe {
         let server = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = server.local_addr().unwrap();
         std::thread::scope(|scope| {
-            let asking = scope.spawn(move || Answering::ask(address, patience).unwrap());
+            let asking = scope.spawn(move || ProtocolProbe::run(address, patience).unwrap());
             let (mut stream, _) = server.accept().unwrap();
             // All of the question: bytes that nobody has read would turn the end into a reset.
-            stream.read_exact(&mut [0; QUESTION.len()]).unwrap();
+            stream.read_exact(&mut [0; PROBE_REQUEST.len()]).unwrap();
             stream.write_all(words).unwrap();
             if closes {
                 drop(stream);
@@ -213,16 +213,16 @@ mod tests {
     #[test]
     fn a_port_is_known_by_its_answer() {
         let check = |words: &[u8], closes, expected| assert_eq!(asked(words, closes, PATIENCE), expected, "{words:?}");
-        check(b"ERROR\r\n", false, Answering::Protocol(ServerProtocol::Memcached));
-        check(b"HTTP/1.1 405 Method Not Allowed\r\n", false, Answering::Protocol(ServerProtocol::Http));
-        check(b"SSH-2.0-x\r\n", true, Answering::Protocol(ServerProtocol::Ssh));
-        check(b"", true, Answering::Closed);
-        check(b"220 mail", true, Answering::Unknown);
-        check(b"220 mail.example.org ESMTP\r\n", false, Answering::Unknown);
+        check(b"ERROR\r\n", false, ProtocolProbe::Protocol(ServerProtocol::Memcached));
+        check(b"HTTP/1.1 405 Method Not Allowed\r\n", false, ProtocolProbe::Protocol(ServerProtocol::Http));
+        check(b"SSH-2.0-x\r\n", true, ProtocolProbe::Protocol(ServerProtocol::Ssh));
+        check(b"", true, ProtocolProbe::Closed);
+        check(b"220 mail", true, ProtocolProbe::Unknown);
+        check(b"220 mail.example.org ESMTP\r\n", false, ProtocolProbe::Unknown);
         let soon = Duration::from_millis(50);
-        assert_eq!(asked(b"", false, soon), Answering::Silent);
-        assert_eq!(asked(b"220", false, soon), Answering::Unknown);
-        assert!(Answering::ask(vacant(), PATIENCE).is_err());
+        assert_eq!(asked(b"", false, soon), ProtocolProbe::Silent);
+        assert_eq!(asked(b"220", false, soon), ProtocolProbe::Unknown);
+        assert!(ProtocolProbe::run(vacant(), PATIENCE).is_err());
         assert_eq!(with_protocol("late".into(), vacant(), ServerProtocol::Leeward, PATIENCE), "late");
     }
 }

@@ -13,8 +13,8 @@
 #![forbid(unsafe_code)]
 
 pub mod address;
-pub mod ask;
 pub mod client;
+pub mod generator;
 pub mod server;
 pub mod statistics;
 pub mod tier;

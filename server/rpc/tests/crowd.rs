@@ -6,15 +6,15 @@
 
 #[path = "it/peer.rs"]
 mod peer;
-#[path = "it/serving.rs"]
-mod serving;
+#[path = "it/serve.rs"]
+mod serve;
 
 use leeward_core::registry::Environment;
 use leeward_core::units::{Nanos, Priority};
 use leeward_rpc::client::{Connection, ConnectionConfig, Event, Request as Asked};
 use leeward_rpc::server::{Request, Server};
 use leeward_rpc::wire::Method;
-use leeward_runtime::{Clock, Idle};
+use leeward_runtime::{Clock, IdlePolicy};
 use leeward_testkit::wait::until;
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use peer::{eventually, is_settled};
@@ -48,7 +48,7 @@ fn crowd(clients: usize, span: Duration) {
     let clients = clients.min(descriptors() - 200);
     let breakwater = leeward_controllers::builtin().find("breakwater").unwrap().clone();
     let params = breakwater.params(&[]).unwrap();
-    let server = Server::builder().admission(&breakwater, params).objective(RTT, SLO).cores(2).idle(Idle::Block);
+    let server = Server::builder().admission(&breakwater, params).objective(RTT, SLO).cores(2).idle(IdlePolicy::Block);
     // Asleep for each request: a capacity of some thousand per second, of which the clients want several times as much.
     let server = server
         .start("127.0.0.1:0", |request: &Request<'_>, reply: &mut Vec<u8>| {
@@ -119,7 +119,7 @@ fn a_crowd_for_a_core_that_is_stuck() {
     until("the core is stuck", || {
         // Whose turn it is decides which core executes it, so that takes some.
         request += 1;
-        asking[1].say(&peer::call(request, b""));
+        asking[1].send(&peer::call(request, b""));
         stuck.load(Ordering::SeqCst)
     });
     let crowd: Vec<TcpStream> = (0..CROWD).map(|_| TcpStream::connect(server.address()).unwrap()).collect();
@@ -135,21 +135,21 @@ fn a_crowd_for_a_core_that_is_stuck() {
     is_settled(&server);
 }
 
-struct One {
+struct CrowdClient {
     stream: TcpStream,
     connection: Connection<()>,
     submitted: u64,
     ended: u64,
 }
 
-impl One {
+impl CrowdClient {
     fn turn(&mut self, clock: &Clock, ask: bool) {
         let ended = &mut self.ended;
         let mut note = |_: Event<'_, ()>| *ended += 1;
         let now = clock.now();
         while let Ok(count) = self.stream.read(self.connection.spare()) {
             assert!(count > 0, "an honest client was sent away: {:?}", self.connection.error());
-            self.connection.received(now, count, &mut note).unwrap();
+            self.connection.on_received(now, count, &mut note).unwrap();
         }
         self.connection.on_timer(now, &mut note);
         if ask && self.connection.waiting() + self.connection.in_flight() < 2 {
@@ -159,7 +159,7 @@ impl One {
         }
         while !self.connection.output(now).is_empty() {
             match self.stream.write(self.connection.output(now)) {
-                Ok(count) => self.connection.consumed(now, count, &mut note),
+                Ok(count) => self.connection.consume(now, count, &mut note),
                 Err(error) if error.kind() == ErrorKind::WouldBlock => break,
                 Err(error) => panic!("an honest client was cut off: {error}"),
             }
@@ -179,14 +179,14 @@ fn clients() {
     let algorithm = registry.find("breakwater").unwrap();
     let params = algorithm.params(&[]).unwrap();
     let environment = Environment::new(1, RTT, SLO);
-    let mut all: Vec<One> = (0..clients)
+    let mut all: Vec<CrowdClient> = (0..clients)
         .map(|_| {
             let stream = TcpStream::connect(words[0]).unwrap();
             stream.set_nodelay(true).unwrap();
             stream.set_nonblocking(true).unwrap();
             let parts = (algorithm.build_client)(&params, &environment).unwrap();
             let connection = Connection::new(parts, ConnectionConfig::default());
-            One { stream, connection, submitted: 0, ended: 0 }
+            CrowdClient { stream, connection, submitted: 0, ended: 0 }
         })
         .collect();
     let began = Instant::now();

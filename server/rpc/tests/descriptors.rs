@@ -3,8 +3,8 @@
 
 #[path = "it/peer.rs"]
 mod peer;
-#[path = "it/serving.rs"]
-mod serving;
+#[path = "it/serve.rs"]
+mod serve;
 
 use nix::sys::resource::{Resource, UsageWho, getrlimit, getrusage, setrlimit};
 use nix::sys::socket::{AddressFamily, SockFlag, SockType, SockaddrIn, connect, socket};
@@ -49,7 +49,7 @@ fn out_of_descriptors_and_back() {
             Peer::over(TcpStream::from(socket))
         })
         .collect();
-    peers.iter_mut().for_each(|peer| peer.say(&register()));
+    peers.iter_mut().for_each(|peer| peer.send(&register()));
     peer::eventually(&server, |server| server.counts().connections >= ROOM as u64 - 1);
     let (before, began) = (time_on_cpu(), Instant::now());
     // The time over which the use of the CPU is measured.
@@ -60,7 +60,7 @@ fn out_of_descriptors_and_back() {
 
     // As clients go, others get their place, until all have been served.
     for mut peer in peers {
-        assert!(peer.hear().unwrap().starts_with("Welcome"));
+        assert!(peer.receive().unwrap().starts_with("Welcome"));
         assert!(peer.ask(1, b"x").starts_with("Response"));
     }
     is_settled(&server);

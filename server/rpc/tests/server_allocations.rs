@@ -1,29 +1,29 @@
 //! Allocations of a request on its server: none with a plain handler, the task itself with an asynchronous one. A
 //! counting allocator watches the one core's thread, which the handler itself asks.
 
-#[path = "it/asker.rs"]
-mod peer;
+#[path = "it/raw_client.rs"]
+mod raw_client;
 
 use leeward_rpc::server::{Builder, OwnedRequest, Request, Server};
-use leeward_runtime::Idle;
+use leeward_runtime::IdlePolicy;
 use leeward_runtime::tasks::yield_now;
-use leeward_testkit::allocator::{Counting, allocations};
-use peer::Peer;
+use leeward_testkit::allocator::{CountingAllocator, allocations};
+use raw_client::RawClient;
 
 #[global_allocator]
-static ALLOCATOR: Counting = Counting;
+static ALLOCATOR: CountingAllocator = CountingAllocator;
 
 fn so_far() -> [u8; 8] {
     allocations().to_le_bytes()
 }
 
 fn builder() -> Builder {
-    Server::builder().idle(Idle::Block)
+    Server::builder().idle(IdlePolicy::Block)
 }
 
 /// The most allocations on the core between two requests in a row, once it is warm, as the replies of `server` tell.
 fn per_request(server: &Server) -> u64 {
-    let mut peer = Peer::registered(server);
+    let mut peer = RawClient::registered(server);
     let mut counts = Vec::new();
     for request in 1..=300 {
         peer.call(request, 1, &[b"8 bytes."]);

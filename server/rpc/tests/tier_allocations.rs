@@ -1,25 +1,25 @@
 //! Allocations of a request on its tier: none in steady state, on the thread that begins it and on the thread that goes on with it. A
 //! counting allocator watches threads, which the service itself asks.
 
-#[path = "it/asker.rs"]
-mod peer;
+#[path = "it/raw_client.rs"]
+mod raw_client;
 
-use leeward_rpc::server::{Failed, Request, Server};
-use leeward_rpc::tier::{Calls, Enough, Leaves, MidTier, Options, Replies, Step, Threading};
+use leeward_rpc::server::{HandlerError, Request, Server};
+use leeward_rpc::tier::{Calls, GatherCondition, Leaves, MidTier, Options, Replies, Step, ThreadingSetup};
 use leeward_rpc::wire::Method;
-use leeward_runtime::Idle;
-use leeward_testkit::allocator::{Counting, allocations};
-use peer::Peer;
+use leeward_runtime::IdlePolicy;
+use leeward_testkit::allocator::{CountingAllocator, allocations};
+use raw_client::RawClient;
 
 #[global_allocator]
-static ALLOCATOR: Counting = Counting;
+static ALLOCATOR: CountingAllocator = CountingAllocator;
 
 /// Asks both leaves, and says how many allocations the thread that began the request had made by then, and the thread that ends it.
-struct Watched {
+struct CountingService {
     wastes: bool,
 }
 
-impl MidTier for Watched {
+impl MidTier for CountingService {
     type State = u64;
 
     fn begin(
@@ -28,12 +28,12 @@ impl MidTier for Watched {
         state: &mut u64,
         calls: &mut Calls<'_>,
         _: &mut Vec<u8>,
-    ) -> Result<Step, Failed> {
+    ) -> Result<Step, HandlerError> {
         for leaf in calls.leaves() {
             calls.call(leaf, Method(1), |bytes| bytes.extend_from_slice(request.payload));
         }
         *state = allocations();
-        Ok(Step::Gather(Enough::All))
+        Ok(Step::Gather(GatherCondition::All))
     }
 
     fn resume(
@@ -42,7 +42,7 @@ impl MidTier for Watched {
         came: &Replies<'_>,
         _: &mut Calls<'_>,
         reply: &mut Vec<u8>,
-    ) -> Result<Step, Failed> {
+    ) -> Result<Step, HandlerError> {
         assert_eq!(came.len(), 2);
         if self.wastes {
             std::hint::black_box(vec![1]);
@@ -58,17 +58,17 @@ fn echo() -> Server {
         reply.extend_from_slice(request.payload);
         Ok(())
     };
-    Server::builder().idle(Idle::Block).start("127.0.0.1:0", echo).unwrap()
+    Server::builder().idle(IdlePolicy::Block).start("127.0.0.1:0", echo).unwrap()
 }
 
 /// Requests out of two hundred that a warm tier allocated for: of the threads that begin, and of those that end.
 fn allocating(setup: &str, wastes: bool) -> [usize; 2] {
     let leaves = [echo(), echo()];
     let addresses = leaves.iter().map(|leaf| leaf.address().to_string());
-    let threading: Threading = setup.parse().unwrap();
+    let threading: ThreadingSetup = setup.parse().unwrap();
     let options = Options::new(Leaves::resolve(addresses).unwrap(), threading);
-    let tier = Server::builder().start_tier("127.0.0.1:0", options, Watched { wastes }).unwrap();
-    let mut peer = Peer::registered(&tier);
+    let tier = Server::builder().start_tier("127.0.0.1:0", options, CountingService { wastes }).unwrap();
+    let mut peer = RawClient::registered(&tier);
     let mut counts = Vec::new();
     for request in 1..=400 {
         peer.call(request, 1, &[b"8 bytes."]);

@@ -15,7 +15,7 @@ use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 
 /// A budget that is there and never too small: contended rounds measure waiting, not refusing.
-const AMPLE: Budget = Budget::of(Nanos::from_secs(3_600));
+const AMPLE: Budget = Budget::new(Nanos::from_secs(3_600));
 
 /// A mutex under test: adds one to what it guards, and works on for so many rounds with it.
 trait Counter: Sync {

@@ -19,21 +19,22 @@ use std::pin::pin;
 /// assert_eq!(account.budget(), Budget::of(Nanos(30)));
 /// ```
 #[derive(Clone, Copy, Debug)]
-pub struct Account {
+pub struct RequestBudget {
     budget: Budget,
     /// Part of the budget that went to the run queues so far.
-    for_cores: Nanos,
+    spent_on_cores: Nanos,
     /// The lock that refused it last.
     refused: Option<&'static str>,
 }
 
 /// No request: nothing is refused.
-const NOBODY: Account = Account { budget: Budget::UNLIMITED, for_cores: Nanos::ZERO, refused: None };
+const NO_REQUEST: RequestBudget =
+    RequestBudget { budget: Budget::UNLIMITED, spent_on_cores: Nanos::ZERO, refused: None };
 
-impl Account {
+impl RequestBudget {
     /// Of a request that may spend `budget` on queues.
     pub const fn of(budget: Budget) -> Self {
-        Account { budget, ..NOBODY }
+        RequestBudget { budget, ..NO_REQUEST }
     }
 
     /// A copy of the running request's.
@@ -44,7 +45,7 @@ impl Account {
     /// Runs `call` as a part of the request.
     #[inline]
     pub fn enter<T>(&mut self, call: impl FnOnce() -> T) -> T {
-        let _entered = Entered::new(self);
+        let _entered = EnterGuard::new(self);
         call()
     }
 
@@ -60,9 +61,9 @@ impl Account {
 }
 
 thread_local! {
-    static RUNNING: Cell<Account> = const { Cell::new(NOBODY) };
+    static RUNNING: Cell<RequestBudget> = const { Cell::new(NO_REQUEST) };
     /// How long the task that this core polls next has waited for that.
-    static TURN: Cell<Nanos> = const { Cell::new(Nanos::ZERO) };
+    static RUN_WAIT: Cell<Nanos> = const { Cell::new(Nanos::ZERO) };
 }
 
 /// Runs `call` as a request that may spend `budget` on queues, and returns what is left of it too.
@@ -77,7 +78,7 @@ thread_local! {
 /// assert_eq!(budget::current(), Budget::UNLIMITED);
 /// ```
 pub fn with<T>(budget: Budget, call: impl FnOnce() -> T) -> (T, Budget) {
-    let mut account = Account::of(budget);
+    let mut account = RequestBudget::of(budget);
     let result = account.enter(call);
     (result, account.budget)
 }
@@ -86,13 +87,13 @@ pub fn with<T>(budget: Budget, call: impl FnOnce() -> T) -> (T, Budget) {
 ///
 /// The budget is the request's as long as it runs in here: what it spawns elsewhere has none, which is no limit.
 pub fn scope<F: Future>(budget: Budget, future: F) -> impl Future<Output = F::Output> {
-    let mut account = Account::of(budget);
+    let mut account = RequestBudget::of(budget);
     async move {
         let mut future = pin!(future);
         poll_fn(|context| {
-            let waited = TURN.try_with(Cell::take).unwrap_or_default();
+            let waited = RUN_WAIT.try_with(Cell::take).unwrap_or_default();
             account.budget.charge(waited);
-            account.for_cores += waited;
+            account.spent_on_cores += waited;
             account.enter(|| future.as_mut().poll(context))
         })
         .await
@@ -113,41 +114,41 @@ pub fn charge(waited: Nanos) {
 
 /// Notes that this lock has refused the running request, whatever becomes of that.
 pub(crate) fn note_refused(lock: &'static str) {
-    let account = Account { refused: Some(lock), ..running() };
+    let account = RequestBudget { refused: Some(lock), ..running() };
     let _ = RUNNING.try_with(|place| place.set(account));
 }
 
 /// Notes that the task which this core polls next has waited so long for its turn. For a [`Network`](crate::Network) that
 /// begins a task; the core itself notes it of those it goes on with.
-pub fn turn_came_after(waited: Nanos) {
-    let _ = TURN.try_with(|turn| turn.set(waited));
+pub fn note_run_wait(waited: Nanos) {
+    let _ = RUN_WAIT.try_with(|turn| turn.set(waited));
 }
 
 /// Part of the running request's budget that went to the run queues so far. A wait that overlaps with them is charged
 /// less.
 pub(crate) fn spent_on_cores() -> Nanos {
-    running().for_cores
+    running().spent_on_cores
 }
 
-fn running() -> Account {
+fn running() -> RequestBudget {
     // During a thread's end there is none.
-    RUNNING.try_with(Cell::get).unwrap_or(NOBODY)
+    RUNNING.try_with(Cell::get).unwrap_or(NO_REQUEST)
 }
 
 /// Makes an account the running one, and writes it back in the end, however that comes.
-struct Entered<'a> {
-    account: &'a mut Account,
-    before: Account,
+struct EnterGuard<'a> {
+    account: &'a mut RequestBudget,
+    before: RequestBudget,
 }
 
-impl<'a> Entered<'a> {
-    fn new(account: &'a mut Account) -> Self {
-        let before = RUNNING.try_with(|place| place.replace(*account)).unwrap_or(NOBODY);
-        Entered { account, before }
+impl<'a> EnterGuard<'a> {
+    fn new(account: &'a mut RequestBudget) -> Self {
+        let before = RUNNING.try_with(|place| place.replace(*account)).unwrap_or(NO_REQUEST);
+        EnterGuard { account, before }
     }
 }
 
-impl Drop for Entered<'_> {
+impl Drop for EnterGuard<'_> {
     fn drop(&mut self) {
         if let Ok(account) = RUNNING.try_with(|place| place.replace(self.before)) {
             *self.account = account;
@@ -162,24 +163,24 @@ mod tests {
 
     #[test]
     fn a_scope_in_a_scope_has_a_budget_of_its_own() {
-        let (inner, outer) = with(Budget::of(Nanos(10)), || {
-            let ((), inner) = with(Budget::of(Nanos(5)), || charge(Nanos(2)));
+        let (inner, outer) = with(Budget::new(Nanos(10)), || {
+            let ((), inner) = with(Budget::new(Nanos(5)), || charge(Nanos(2)));
             charge(Nanos(1));
             inner
         });
-        assert_eq!((inner, outer), (Budget::of(Nanos(3)), Budget::of(Nanos(9))));
+        assert_eq!((inner, outer), (Budget::new(Nanos(3)), Budget::new(Nanos(9))));
     }
 
     #[test]
     fn a_panic_leaves_no_budget_behind() {
-        let panics = || with(Budget::of(Nanos(5)), || panic!("as asked"));
+        let panics = || with(Budget::new(Nanos(5)), || panic!("as asked"));
         assert!(catch_unwind(AssertUnwindSafe(panics)).is_err());
         assert_eq!(current(), Budget::UNLIMITED);
     }
 
     #[test]
     fn what_a_task_waits_for_its_turn_is_charged_once() {
-        let mut scoped = pin!(scope(Budget::of(Nanos(100)), async {
+        let mut scoped = pin!(scope(Budget::new(Nanos(100)), async {
             for _ in 0..3 {
                 crate::tasks::yield_now().await;
             }
@@ -187,11 +188,11 @@ mod tests {
         }));
         let mut context = std::task::Context::from_waker(std::task::Waker::noop());
         for waited in [10, 20, 0] {
-            turn_came_after(Nanos(waited));
+            note_run_wait(Nanos(waited));
             assert!(scoped.as_mut().poll(&mut context).is_pending());
             assert_eq!(current(), Budget::UNLIMITED);
         }
         // Nothing noted since: nothing charged.
-        assert_eq!(scoped.as_mut().poll(&mut context), std::task::Poll::Ready((Budget::of(Nanos(70)), Nanos(30))));
+        assert_eq!(scoped.as_mut().poll(&mut context), std::task::Poll::Ready((Budget::new(Nanos(70)), Nanos(30))));
     }
 }

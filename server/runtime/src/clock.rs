@@ -18,9 +18,9 @@ pub struct Clock {
 
 /// Moves a [manual](Clock::manual) clock. Clones move the same one.
 #[derive(Clone, Debug)]
-pub struct Hand(Arc<quanta::Mock>);
+pub struct ManualTime(Arc<quanta::Mock>);
 
-impl Hand {
+impl ManualTime {
     /// Lets so much time pass.
     pub fn advance(&self, span: Nanos) {
         self.0.increment(span.0);
@@ -36,9 +36,9 @@ impl Clock {
     }
 
     /// A clock that shows zero until its hand moves it: for tests in virtual time.
-    pub fn manual() -> (Self, Hand) {
+    pub fn manual() -> (Self, ManualTime) {
         let (inner, mock) = quanta::Clock::mock();
-        (Clock { inner, zero: 0 }, Hand(mock))
+        (Clock { inner, zero: 0 }, ManualTime(mock))
     }
 
     /// The time since the start. Two cores' readings may differ by some nanoseconds.

@@ -9,10 +9,10 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 thread_local! {
-    static CURRENT: RefCell<Option<Rc<Current>>> = const { RefCell::new(None) };
+    static CURRENT: RefCell<Option<Rc<CoreContext>>> = const { RefCell::new(None) };
 }
 
-struct Current {
+struct CoreContext {
     core: usize,
     /// The core's own: also what tells this core from one of another server.
     timers: Arc<CoreTimers>,
@@ -27,9 +27,9 @@ pub(crate) trait RunDelay: Send + Sync {
 
 /// Where a thread is that asks about a core.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Place {
+pub(crate) enum CallerLocation {
     /// On another thread.
-    Elsewhere,
+    OtherThread,
     /// On that core, which runs a task.
     InTask,
     /// On that core, which will look at its queue next.
@@ -37,18 +37,18 @@ pub(crate) enum Place {
 }
 
 /// Makes this thread a core until the guard goes.
-pub(crate) fn enter(core: usize, timers: Arc<CoreTimers>, delay: Arc<dyn RunDelay>) -> Entered {
-    let current = Rc::new(Current { core, timers, delay, polling: Cell::new(false) });
+pub(crate) fn enter(core: usize, timers: Arc<CoreTimers>, delay: Arc<dyn RunDelay>) -> EnterGuard {
+    let current = Rc::new(CoreContext { core, timers, delay, polling: Cell::new(false) });
     let _ = CURRENT.try_with(|place| place.replace(Some(Rc::clone(&current))));
-    Entered { current }
+    EnterGuard { current }
 }
 
 /// See [`enter`].
-pub(crate) struct Entered {
-    current: Rc<Current>,
+pub(crate) struct EnterGuard {
+    current: Rc<CoreContext>,
 }
 
-impl Entered {
+impl EnterGuard {
     /// Calls `poll` as the code of a task.
     pub(crate) fn poll<T>(&self, poll: impl FnOnce() -> T) -> T {
         self.current.polling.set(true);
@@ -58,14 +58,14 @@ impl Entered {
     }
 }
 
-impl Drop for Entered {
+impl Drop for EnterGuard {
     fn drop(&mut self) {
         let _ = CURRENT.try_with(RefCell::take);
     }
 }
 
 /// The current core, taken out of the thread-local before anyone else's code runs.
-fn current() -> Option<Rc<Current>> {
+fn current() -> Option<Rc<CoreContext>> {
     // During a thread's end there is none.
     CURRENT.try_with(|place| place.borrow().clone()).ok().flatten()
 }
@@ -87,11 +87,11 @@ pub(crate) fn run_delay() -> Nanos {
 }
 
 /// Where the caller is, seen from the core that has these timers.
-pub(crate) fn place(timers: &Arc<CoreTimers>) -> Place {
+pub(crate) fn caller_location(timers: &Arc<CoreTimers>) -> CallerLocation {
     match current() {
-        Some(current) if !Arc::ptr_eq(&current.timers, timers) => Place::Elsewhere,
-        Some(current) if current.polling.get() => Place::InTask,
-        Some(_) => Place::InLoop,
-        None => Place::Elsewhere,
+        Some(current) if !Arc::ptr_eq(&current.timers, timers) => CallerLocation::OtherThread,
+        Some(current) if current.polling.get() => CallerLocation::InTask,
+        Some(_) => CallerLocation::InLoop,
+        None => CallerLocation::OtherThread,
     }
 }

@@ -1,14 +1,14 @@
 //! The loop of a core, and the threads that run it.
 
-use crate::allocation::{Allocation, CoreUsage, Load, Roster};
+use crate::allocation::{Allocation, AllocatorLoad, CoreStates, CoreUsage};
 use crate::budget;
 use crate::clock::Clock;
-use crate::context::{self, Entered, Place, RunDelay};
+use crate::context::{self, CallerLocation, EnterGuard, RunDelay};
 use crate::packets::PacketDelays;
 use crate::parking::Parking;
 use crate::queues::RunQueues;
 use crate::sync::{AtomicU64, Padded};
-use crate::tasks::{Host, ReadyTask, Work};
+use crate::tasks::{ReadyTask, TaskScheduler, Work};
 use crate::timers::Timers;
 use leeward_core::units::{Nanos, Time};
 use std::io;
@@ -19,7 +19,7 @@ use std::time::Duration;
 
 /// Behaviour of a core that has nothing to do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Idle {
+pub enum IdlePolicy {
     /// Looks again and again: the least latency, a whole CPU.
     Spin,
     /// Spins for this long, then sleeps until something comes.
@@ -30,13 +30,13 @@ pub enum Idle {
 
 /// How the cores are set up.
 #[derive(Clone, Debug)]
-pub struct Options {
+pub struct CoreOptions {
     /// How many (≥ 1).
     pub cores: usize,
     /// CPUs to pin them to, in turn; empty: wherever the system puts them.
     pub cpus: Vec<usize>,
     /// See [`Idle`].
-    pub idle: Idle,
+    pub idle: IdlePolicy,
 }
 
 /// State that the cores of a server share.
@@ -53,7 +53,7 @@ pub struct Shared<J> {
     timers: Timers,
     stopping: AtomicBool,
     /// Where cores come and go.
-    roster: OnceLock<Roster>,
+    core_states: OnceLock<CoreStates>,
 }
 
 impl<J> Shared<J> {
@@ -69,7 +69,7 @@ impl<J> Shared<J> {
             idle: (0..cores).map(|_| Padded(AtomicU64::new(0))).collect(),
             parking,
             stopping: AtomicBool::new(false),
-            roster: OnceLock::new(),
+            core_states: OnceLock::new(),
         }
     }
 
@@ -82,28 +82,28 @@ impl<J> Shared<J> {
     pub fn stop(&self) {
         self.stopping.store(true, Ordering::SeqCst);
         self.parking.wake_all();
-        if let Some(roster) = self.roster.get() {
+        if let Some(roster) = self.core_states.get() {
             roster.close(self.clock.now());
         }
     }
 
     /// Use of the cores so far; `None` where all are always there.
     pub fn core_usage(&self) -> Option<CoreUsage> {
-        self.roster.get().map(|roster| roster.usage(self.clock.now()))
+        self.core_states.get().map(|roster| roster.usage(self.clock.now()))
     }
 
     /// Whether `core` looks after the network of `other`, which is parked: then it comes by before it sleeps.
-    pub fn looks_after(&self, core: usize, other: usize) -> bool {
-        core == 0 && self.roster.get().is_some_and(|roster| roster.is_parked(other))
+    pub fn is_polled_by(&self, core: usize, other: usize) -> bool {
+        core == 0 && self.core_states.get().is_some_and(|roster| roster.is_parked(other))
     }
 
     /// Load for the allocator, besides what the roster knows.
-    fn load(&self, now: Time) -> Load {
+    fn load(&self, now: Time) -> AllocatorLoad {
         let cores = 0..self.idle.len();
         let ages = cores.map(|core| self.queues.age(core, now).max(self.packets.found(core)));
         let (oldest, sum) = ages.fold((Nanos::ZERO, Nanos::ZERO), |(most, sum), age| (most.max(age), sum + age));
         let waiting = u32::try_from(self.queues.waiting()).unwrap_or(u32::MAX);
-        Load { waiting, oldest, ages: sum, idle: self.idle() }
+        AllocatorLoad { waiting, oldest, ages: sum, idle: self.idle() }
     }
 
     /// How long the cores have had nothing to do, all together; a core that spins for want of work counts as idle.
@@ -118,7 +118,7 @@ impl<J> Shared<J> {
     }
 
     /// Only `core` itself writes its number.
-    fn idled(&self, core: usize, span: Nanos) {
+    fn add_idle(&self, core: usize, span: Nanos) {
         let idle = &self.idle[core].0;
         idle.store(idle.load(Ordering::Relaxed).saturating_add(span.0), Ordering::Relaxed);
     }
@@ -140,10 +140,11 @@ impl<J> Shared<J> {
     }
 }
 
-impl<J: Send> Host for Shared<J> {
-    fn ready(&self, core: usize, task: ReadyTask, running: bool) {
+impl<J: Send> TaskScheduler for Shared<J> {
+    fn schedule(&self, core: usize, task: ReadyTask, running: bool) {
         let alone = self.queues.push(core, self.clock.now(), Work::Task(task));
-        let next_in_turn = alone && (running || context::place(self.timers.of(core)) == Place::InLoop);
+        let next_in_turn =
+            alone && (running || context::caller_location(self.timers.of(core)) == CallerLocation::InLoop);
         // Its own core at best. If that is awake it may be busy, and one that sleeps can steal.
         if !next_in_turn && !self.parking.wake(core) {
             self.parking.wake_another(core);
@@ -214,7 +215,7 @@ impl<J: Send + 'static> Cores<J> {
     /// # Errors
     /// The system has no thread to give.
     pub fn start<N: Network<Job = J> + 'static>(
-        options: &Options,
+        options: &CoreOptions,
         shared: Arc<Shared<J>>,
         networks: Vec<N>,
     ) -> io::Result<Self> {
@@ -226,18 +227,18 @@ impl<J: Send + 'static> Cores<J> {
     /// # Errors
     /// The system has no thread to give.
     pub fn start_allocated<N: Network<Job = J> + 'static>(
-        options: &Options,
+        options: &CoreOptions,
         shared: Arc<Shared<J>>,
         networks: Vec<N>,
         allocation: Allocation,
     ) -> io::Result<Self> {
-        let roster = Roster::new(allocation, networks.len(), shared.clock.now());
-        let _ = shared.roster.set(roster);
+        let roster = CoreStates::new(allocation, networks.len(), shared.clock.now());
+        let _ = shared.core_states.set(roster);
         Cores::begin(options, shared, networks)
     }
 
     fn begin<N: Network<Job = J> + 'static>(
-        options: &Options,
+        options: &CoreOptions,
         shared: Arc<Shared<J>>,
         networks: Vec<N>,
     ) -> io::Result<Self> {
@@ -252,8 +253,8 @@ impl<J: Send + 'static> Cores<J> {
                     // Not being allowed to pin costs latency, not correctness.
                     core_affinity::set_for_current(core_affinity::CoreId { id });
                 }
-                let _will = LastWill(Arc::clone(&core.shared));
-                core.work(&networks)
+                let _will = StopOnDrop(Arc::clone(&core.shared));
+                core.run_loop(&networks)
             });
             match thread {
                 Ok(thread) => threads.push(thread),
@@ -296,7 +297,7 @@ impl<J: Send + 'static> Cores<J> {
 
 struct Core<J> {
     index: usize,
-    idle: Idle,
+    idle: IdlePolicy,
     shared: Arc<Shared<J>>,
     /// Tasks gone on with since the last look at the network.
     resumed: u32,
@@ -304,7 +305,7 @@ struct Core<J> {
 
 /// Tasks that a core goes on with before it looks at its network. Jobs don't count, for they come from the network: they
 /// come to an end when it is not looked at. Tasks that wake themselves or each other need not.
-const RESUMED_PER_LOOK: u32 = 32;
+const RESUMED_PER_POLL: u32 = 32;
 
 /// A core that waits is woken for work; this bounds what a defect there would cost.
 const LONGEST_SLEEP: Nanos = Nanos::from_millis(100);
@@ -314,18 +315,18 @@ const STOPPING_SLEEP: Nanos = Nanos::from_millis(1);
 
 /// Result of a look at the parked cores' networks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Found {
-    Nothing,
-    Something,
+enum ParkedPoll {
+    Empty,
+    Ready,
     /// Another core is at one of them just now.
     Contended,
 }
 
 impl<J: Send + 'static> Core<J> {
     /// Tasks first, then messages, then others' tasks: the order of the simulator (`Order::TasksFirst`).
-    fn work<N: Network<Job = J>>(mut self, networks: &[Mutex<N>]) -> io::Result<()> {
+    fn run_loop<N: Network<Job = J>>(mut self, networks: &[Mutex<N>]) -> io::Result<()> {
         let shared = Arc::clone(&self.shared);
-        let roster = shared.roster.get();
+        let roster = shared.core_states.get();
         let delay: Arc<dyn RunDelay> = Arc::clone(&self.shared) as _;
         let entered = context::enter(self.index, Arc::clone(self.shared.timers.of(self.index)), delay);
         // A network is its core's for as long as that is there.
@@ -334,31 +335,31 @@ impl<J: Send + 'static> Core<J> {
         // When the last turn began, if it found nothing to do.
         let mut idle_turn: Option<Time> = None;
         if roster.is_some_and(|roster| roster.is_parked(self.index)) {
-            network = self.rest(networks, network)?;
+            network = self.wait_parked(networks, network)?;
         }
         loop {
             let now = shared.clock.now();
             if let Some(from) = idle_turn.take() {
-                shared.idled(self.index, now.since(from));
+                shared.add_idle(self.index, now.since(from));
             }
             if let Some(roster) = roster {
                 roster.set_idle(self.index, idle_since.is_some());
                 roster.tick(now, || shared.load(now), |core| _ = shared.parking.wake(core));
                 let search_is_over =
                     || roster.search().zip(idle_since).is_some_and(|(search, since)| now.since(since) >= search);
-                let shall_park = roster.shall_leave(self.index) || (roster.could_park(self.index) && search_is_over());
+                let shall_park = roster.is_revoked(self.index) || (roster.may_park(self.index) && search_is_over());
                 if shall_park && roster.park(self.index, now) {
-                    network = self.rest(networks, network)?;
+                    network = self.wait_parked(networks, network)?;
                     idle_since = None;
                     continue;
                 }
             }
             network.housekeeping(now);
             shared.timers.fire(self.index, now);
-            let kept = self.index != 0 || self.keep_house_for_others(networks, now);
-            if self.resumed >= RESUMED_PER_LOOK {
-                if self.look(&mut *network)? {
-                    self.call_for_help();
+            let kept = self.index != 0 || self.housekeep_parked(networks, now);
+            if self.resumed >= RESUMED_PER_POLL {
+                if self.poll_network(&mut *network)? {
+                    self.wake_helper();
                 }
                 if shared.is_stopping() && network.is_drained(now) {
                     return Ok(());
@@ -369,10 +370,10 @@ impl<J: Send + 'static> Core<J> {
                 idle_since = None;
                 continue;
             }
-            let own = self.look(&mut *network)?;
-            let others = if self.index == 0 { self.look_for_others(networks)? } else { Found::Nothing };
-            if own || others == Found::Something {
-                self.call_for_help();
+            let own = self.poll_network(&mut *network)?;
+            let others = if self.index == 0 { self.poll_parked(networks)? } else { ParkedPoll::Empty };
+            if own || others == ParkedPoll::Ready {
+                self.wake_helper();
                 idle_since = None;
                 continue;
             }
@@ -385,7 +386,7 @@ impl<J: Send + 'static> Core<J> {
                 idle_since = None;
                 continue;
             }
-            if self.index != 0 && self.look_for_others(networks)? == Found::Something {
+            if self.index != 0 && self.poll_parked(networks)? == ParkedPoll::Ready {
                 idle_since = None;
                 continue;
             }
@@ -395,16 +396,16 @@ impl<J: Send + 'static> Core<J> {
             let since = *idle_since.get_or_insert(now);
             idle_turn = Some(now);
             // One that may park looks on until then.
-            let searches = roster.is_some_and(|roster| roster.could_park(self.index) && roster.search().is_some());
+            let searches = roster.is_some_and(|roster| roster.may_park(self.index) && roster.search().is_some());
             let spin = match self.idle {
-                Idle::Spin => true,
-                Idle::Adaptive(spin) => now.since(since) < spin,
-                Idle::Block => false,
+                IdlePolicy::Spin => true,
+                IdlePolicy::Adaptive(spin) => now.since(since) < spin,
+                IdlePolicy::Block => false,
             };
-            if spin || searches || others == Found::Contended || !kept {
+            if spin || searches || others == ParkedPoll::Contended || !kept {
                 std::hint::spin_loop();
             } else if let Some(came) = self.sleep(networks, &mut *network, now)? {
-                shared.idled(self.index, came.since(now));
+                shared.add_idle(self.index, came.since(now));
                 idle_turn = None;
             }
         }
@@ -413,13 +414,20 @@ impl<J: Send + 'static> Core<J> {
     /// The oldest of its own queue; the first core's of the parked ones' too.
     fn next(&self) -> Option<(Time, Work<J>)> {
         self.shared.queues.pop(self.index).or_else(|| {
-            let roster = self.shared.roster.get().filter(|_| self.index == 0)?;
+            let roster = self.shared.core_states.get().filter(|_| self.index == 0)?;
             roster.parked().find_map(|core| self.shared.queues.pop(core))
         })
     }
 
     /// `now`: when the core looked for something to do.
-    fn run<N: Network<Job = J>>(&mut self, network: &mut N, now: Time, since: Time, work: Work<J>, entered: &Entered) {
+    fn run<N: Network<Job = J>>(
+        &mut self,
+        network: &mut N,
+        now: Time,
+        since: Time,
+        work: Work<J>,
+        entered: &EnterGuard,
+    ) {
         match work {
             Work::Job(job) => {
                 if let Some(task) = network.run(since, job) {
@@ -427,22 +435,22 @@ impl<J: Send + 'static> Core<J> {
                 }
             }
             Work::Task(task) => {
-                budget::turn_came_after(now.since(since));
+                budget::note_run_wait(now.since(since));
                 entered.poll(|| task.run(self.index));
                 self.resumed += 1;
             }
         }
         // A task that is no request's has left it.
-        budget::turn_came_after(Nanos::ZERO);
+        budget::note_run_wait(Nanos::ZERO);
     }
 
-    fn look<N: Network>(&mut self, network: &mut N) -> io::Result<bool> {
+    fn poll_network<N: Network>(&mut self, network: &mut N) -> io::Result<bool> {
         self.resumed = 0;
         Ok(network.poll(None)?.is_some())
     }
 
     /// More jobs than this core can begin at once are for those that sleep.
-    fn call_for_help(&self) {
+    fn wake_helper(&self) {
         if !self.shared.queues.are_empty() {
             self.shared.parking.wake_another(self.index);
         }
@@ -450,36 +458,36 @@ impl<J: Send + 'static> Core<J> {
 
     /// Says when what ended the sleep came, if that was a message.
     fn sleep<N: Network>(&mut self, networks: &[Mutex<N>], network: &mut N, now: Time) -> io::Result<Option<Time>> {
-        self.shared.parking.going_to_sleep(self.index);
+        self.shared.parking.prepare_sleep(self.index);
         let mut came = None;
-        let roster = self.shared.roster.get();
-        let is_left = self.index == 0 && roster.is_some_and(Roster::is_left);
+        let roster = self.shared.core_states.get();
+        let is_left = self.index == 0 && roster.is_some_and(CoreStates::has_leftover);
         if self.shared.queues.are_empty() && !is_left {
             let mut until = network.next_timeout().min(self.shared.timers.next(self.index));
             if self.index == 0 {
-                until = until.min(self.next_timeout_of_others(networks));
+                until = until.min(self.next_parked_timeout(networks));
             }
             let longest = if self.shared.is_stopping() { STOPPING_SLEEP } else { LONGEST_SLEEP };
             came = network.poll(Some(Duration::from_nanos(until.since(now).min(longest).0)))?;
         }
-        self.shared.parking.awake(self.index);
+        self.shared.parking.set_awake(self.index);
         Ok(came)
     }
 
     // ---- cores that come and go ----
 
     /// This core has parked: leaves its network to the first core, waits until it is needed, and takes it back.
-    fn rest<'a, N: Network>(
+    fn wait_parked<'a, N: Network>(
         &mut self,
         networks: &'a [Mutex<N>],
         mut network: MutexGuard<'a, N>,
     ) -> io::Result<MutexGuard<'a, N>> {
-        let Some(roster) = self.shared.roster.get() else { return Ok(network) };
+        let Some(roster) = self.shared.core_states.get() else { return Ok(network) };
         self.shared.parking.set_absent(self.index, true);
         network.park()?;
         drop(network);
-        self.leave_to_first(self.index);
-        roster.rest(self.index);
+        self.hand_to_first(self.index);
+        roster.wait_granted(self.index);
         self.shared.parking.set_absent(self.index, false);
         let mut network = lock(&networks[self.index]);
         network.unpark()?;
@@ -487,17 +495,17 @@ impl<J: Send + 'static> Core<J> {
     }
 
     /// The first core shall look at what is `core`'s.
-    fn leave_to_first(&self, core: usize) {
-        if let Some(roster) = self.shared.roster.get() {
-            roster.leave_to_first(core);
+    fn hand_to_first(&self, core: usize) {
+        if let Some(roster) = self.shared.core_states.get() {
+            roster.mark_leftover(core);
             self.shared.parking.wake(0);
         }
     }
 
     /// Does for the parked cores what is due whatever the load. Says whether that is done for all of them: another core
     /// may be at one just now.
-    fn keep_house_for_others<N: Network>(&self, networks: &[Mutex<N>], now: Time) -> bool {
-        let Some(roster) = self.shared.roster.get() else { return true };
+    fn housekeep_parked<N: Network>(&self, networks: &[Mutex<N>], now: Time) -> bool {
+        let Some(roster) = self.shared.core_states.get() else { return true };
         let mut all = true;
         for core in roster.parked() {
             match try_lock(&networks[core]) {
@@ -510,34 +518,34 @@ impl<J: Send + 'static> Core<J> {
     }
 
     /// Looks at the networks of the parked cores.
-    fn look_for_others<N: Network>(&self, networks: &[Mutex<N>]) -> io::Result<Found> {
-        let mut found = Found::Nothing;
-        let Some(roster) = self.shared.roster.get() else { return Ok(found) };
+    fn poll_parked<N: Network>(&self, networks: &[Mutex<N>]) -> io::Result<ParkedPoll> {
+        let mut found = ParkedPoll::Empty;
+        let Some(roster) = self.shared.core_states.get() else { return Ok(found) };
         for core in roster.parked() {
             if self.index == 0 {
-                roster.take_left(core);
+                roster.clear_leftover(core);
             }
             let Some(mut network) = try_lock(&networks[core]) else {
-                if found == Found::Nothing {
-                    found = Found::Contended;
+                if found == ParkedPoll::Empty {
+                    found = ParkedPoll::Contended;
                 }
                 continue;
             };
             let something = network.poll(None)?.is_some();
             drop(network);
             if something {
-                found = Found::Something;
+                found = ParkedPoll::Ready;
                 // There may be more, and what has been read has answers: for the one who comes by again.
                 if self.index != 0 {
-                    self.leave_to_first(core);
+                    self.hand_to_first(core);
                 }
             }
         }
         Ok(found)
     }
 
-    fn next_timeout_of_others<N: Network>(&self, networks: &[Mutex<N>]) -> Time {
-        let Some(roster) = self.shared.roster.get() else { return Time::NEVER };
+    fn next_parked_timeout<N: Network>(&self, networks: &[Mutex<N>]) -> Time {
+        let Some(roster) = self.shared.core_states.get() else { return Time::NEVER };
         let next = |core: usize| {
             let network = try_lock(&networks[core]).map_or(Time::NEVER, |network| network.next_timeout());
             network.min(self.shared.timers.next(core))
@@ -561,9 +569,9 @@ fn try_lock<N>(network: &Mutex<N>) -> Option<MutexGuard<'_, N>> {
 
 /// Asks all cores to end when it goes, unless that is what they have been asked already: a server of which a part has
 /// failed would leave the clients of that part waiting for ever.
-struct LastWill<J>(Arc<Shared<J>>);
+struct StopOnDrop<J>(Arc<Shared<J>>);
 
-impl<J> Drop for LastWill<J> {
+impl<J> Drop for StopOnDrop<J> {
     fn drop(&mut self) {
         if !self.0.is_stopping() {
             self.0.stop();
@@ -578,7 +586,7 @@ mod tests {
     use std::sync::atomic::AtomicUsize;
 
     /// A network without messages that counts its looks and follows a script.
-    struct Scripted {
+    struct ScriptedNetwork {
         clock: Clock,
         /// Event that comes at the first look that may wait.
         first: Option<Event>,
@@ -594,7 +602,7 @@ mod tests {
         Message(Nanos),
     }
 
-    impl Network for Scripted {
+    impl Network for ScriptedNetwork {
         type Job = Infallible;
 
         fn housekeeping(&mut self, _: Time) {}
@@ -635,11 +643,11 @@ mod tests {
     }
 
     fn start(events: Vec<Option<Event>>, owes: usize) -> (Cores<Infallible>, Arc<AtomicUsize>) {
-        let options = Options { cores: events.len(), cpus: Vec::new(), idle: Idle::Block };
+        let options = CoreOptions { cores: events.len(), cpus: Vec::new(), idle: IdlePolicy::Block };
         let clock = Clock::start();
         let shared = Arc::new(Shared::new(events.len(), clock.clone(), |_| ()));
         let waits = Arc::new(AtomicUsize::new(0));
-        let network = |first| Scripted { clock: clock.clone(), first, waits: Arc::clone(&waits), owes };
+        let network = |first| ScriptedNetwork { clock: clock.clone(), first, waits: Arc::clone(&waits), owes };
         let networks: Vec<_> = events.into_iter().map(network).collect();
         (Cores::start(&options, shared, networks).unwrap(), waits)
     }

@@ -24,15 +24,15 @@ pub mod budget;
 pub mod clock;
 mod context;
 pub mod cores;
-pub mod crew;
 pub mod locks;
 pub mod packets;
 pub mod parking;
 pub mod queues;
 pub(crate) mod sync;
 pub mod tasks;
+pub mod thread_pool;
 pub mod timers;
 
 pub use allocation::{Allocation, CoreUsage};
 pub use clock::Clock;
-pub use cores::{Cores, Idle, Network, Options};
+pub use cores::{CoreOptions, Cores, IdlePolicy, Network};

@@ -19,14 +19,14 @@ impl Parking {
     }
 
     /// `core` is about to sleep. It must look for work once more after this, and sleep only if there is none.
-    pub fn going_to_sleep(&self, core: usize) {
+    pub fn prepare_sleep(&self, core: usize) {
         self.asleep[core].0.store(true, Ordering::Relaxed);
         // Orders this store before the look at the queues, against the fence in `sleeper`.
         fence(Ordering::SeqCst);
     }
 
     /// `core` does not sleep, or no longer.
-    pub fn awake(&self, core: usize) {
+    pub fn set_awake(&self, core: usize) {
         self.asleep[core].0.store(false, Ordering::Relaxed);
     }
 
@@ -83,13 +83,13 @@ mod tests {
     fn each_sleeper_is_named_once() {
         let parking = Parking::new(3, |_| ());
         assert_eq!(parking.sleeper(0), None);
-        parking.going_to_sleep(2);
-        parking.going_to_sleep(1);
+        parking.prepare_sleep(2);
+        parking.prepare_sleep(1);
         assert_eq!(parking.sleeper(0), Some(1));
         assert_eq!(parking.sleeper(0), Some(2));
         assert_eq!(parking.sleeper(0), None);
-        parking.going_to_sleep(1);
-        parking.awake(1);
+        parking.prepare_sleep(1);
+        parking.set_awake(1);
         assert_eq!(parking.sleeper(0), None);
     }
 
@@ -99,9 +99,9 @@ mod tests {
         let log = Arc::clone(&woken);
         let parking = Parking::new(3, move |core| lock(&log).push(core));
         assert!(!parking.wake(1));
-        parking.going_to_sleep(1);
+        parking.prepare_sleep(1);
         assert!(parking.wake(1) && !parking.wake(1));
-        parking.going_to_sleep(0);
+        parking.prepare_sleep(0);
         parking.wake_another(0);
         parking.wake_another(2);
         parking.wake_all();
@@ -115,10 +115,10 @@ mod tests {
         let parking = Parking::new(3, move |core| lock(&log).push(core));
         parking.set_absent(2, true);
         assert!(!parking.wake(2));
-        parking.going_to_sleep(0);
+        parking.prepare_sleep(0);
         assert!(parking.wake(2) && !parking.wake(2));
         parking.set_absent(2, false);
-        parking.going_to_sleep(2);
+        parking.prepare_sleep(2);
         assert!(parking.wake(2));
         assert_eq!(*lock(&woken), [0, 2]);
     }
@@ -139,7 +139,7 @@ mod model {
             let parking = Arc::new(Parking::new(2, |_| ()));
             let (other_queues, other_parking) = (Arc::clone(&queues), Arc::clone(&parking));
             let sleeper = thread::spawn(move || {
-                other_parking.going_to_sleep(1);
+                other_parking.prepare_sleep(1);
                 !other_queues.are_empty()
             });
             queues.push(0, Time(1), 'a');
@@ -164,7 +164,7 @@ mod model {
                 })
             };
             let wakers = [waker(1), waker(2)];
-            parking.going_to_sleep(0);
+            parking.prepare_sleep(0);
             let saw = !queues.are_empty();
             let woken = wakers.map(|waker| waker.join().unwrap());
             assert!(saw || woken.contains(&true));

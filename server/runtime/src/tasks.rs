@@ -22,51 +22,51 @@ pub enum Work<J> {
 }
 
 /// A task that can begin, or go on. Dropped, it takes its future with it.
-pub struct ReadyTask(Runnable<Tag>);
+pub struct ReadyTask(Runnable<TaskMetadata>);
 
 /// Tag of a task: where it belongs.
-struct Tag {
-    host: Arc<dyn Host>,
+struct TaskMetadata {
+    scheduler: Arc<dyn TaskScheduler>,
     /// The core that it last ran on.
     core: AtomicUsize,
 }
 
 /// Takes tasks that have been woken: the cores' queues ([`crate::cores::Shared`]), whatever their jobs are.
-pub trait Host: Send + Sync {
+pub trait TaskScheduler: Send + Sync {
     /// Queues a task that last ran on `core`, from any thread, and wakes a core for it if one sleeps. `running`: it was woken
     /// while it ran, which is over now, on that very core.
-    fn ready(&self, core: usize, task: ReadyTask, running: bool);
+    fn schedule(&self, core: usize, task: ReadyTask, running: bool);
 }
 
 /// The future of a task has panicked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Panicked;
+pub struct TaskPanic;
 
 /// A task's owner. Dropped, it cancels the task: wherever that is, its future goes the next time that a core has it, or
 /// at the end of the poll that is under way.
 #[must_use = "dropping it cancels the task"]
 pub struct TaskHandle {
-    _task: Task<(), Tag>,
+    _task: Task<(), TaskMetadata>,
 }
 
 /// Makes tasks. One per core: tasks count their references to it, and one for all would go back and forth between them.
 pub struct Spawner {
-    host: Arc<dyn Host>,
+    scheduler: Arc<dyn TaskScheduler>,
 }
 
 /// A count of references of its own, that of one [`Spawner`]'s tasks.
-struct Own<H>(Arc<H>);
+struct SpawnerRef<H>(Arc<H>);
 
-impl<H: Host> Host for Own<H> {
-    fn ready(&self, core: usize, task: ReadyTask, running: bool) {
-        self.0.ready(core, task, running);
+impl<H: TaskScheduler> TaskScheduler for SpawnerRef<H> {
+    fn schedule(&self, core: usize, task: ReadyTask, running: bool) {
+        self.0.schedule(core, task, running);
     }
 }
 
 impl Spawner {
     /// For tasks on these cores.
-    pub fn new<H: Host + 'static>(cores: &Arc<H>) -> Self {
-        Spawner { host: Arc::new(Own(Arc::clone(cores))) }
+    pub fn new<H: TaskScheduler + 'static>(cores: &Arc<H>) -> Self {
+        Spawner { scheduler: Arc::new(SpawnerRef(Arc::clone(cores))) }
     }
 
     /// Makes a task that runs `future` and hands its outcome to `ended`; it begins when a [`Network::run`] returns it. If
@@ -78,13 +78,13 @@ impl Spawner {
     where
         F: Future + Send + 'static,
         F::Output: Send,
-        E: FnOnce(Result<F::Output, Panicked>) + Send + 'static,
+        E: FnOnce(Result<F::Output, TaskPanic>) + Send + 'static,
     {
-        let tag = Tag { host: Arc::clone(&self.host), core: AtomicUsize::new(0) };
-        let mut unbegun = Unbegun(Some(future));
-        let run = |_: &Tag| async move {
+        let tag = TaskMetadata { scheduler: Arc::clone(&self.scheduler), core: AtomicUsize::new(0) };
+        let mut unbegun = UnpolledFuture(Some(future));
+        let run = |_: &TaskMetadata| async move {
             let future = pin!(unbegun.0.take());
-            let mut contained = Contained(future);
+            let mut contained = CatchUnwind(future);
             let outcome = poll_fn(|context| contained.poll(context)).await;
             // Before the future goes: whatever happens there, the outcome is known.
             ended(outcome);
@@ -95,37 +95,37 @@ impl Spawner {
 }
 
 /// Captures nothing, which makes wake-ups cheaper: what it needs is in the tag.
-fn schedule(runnable: Runnable<Tag>, info: ScheduleInfo) {
+fn schedule(runnable: Runnable<TaskMetadata>, info: ScheduleInfo) {
     let tag = runnable.metadata();
     let core = tag.core.load(Ordering::Relaxed);
     // The task may be gone by the time the queue has it.
-    let host = Arc::clone(&tag.host);
-    host.ready(core, ReadyTask(runnable), info.woken_while_running);
+    let host = Arc::clone(&tag.scheduler);
+    host.schedule(core, ReadyTask(runnable), info.woken_while_running);
 }
 
 /// A future that has not been polled yet; see [`Contained`] for why this matters.
-struct Unbegun<F>(Option<F>);
+struct UnpolledFuture<F>(Option<F>);
 
-impl<F> Drop for Unbegun<F> {
+impl<F> Drop for UnpolledFuture<F> {
     fn drop(&mut self) {
         let _ = catch_unwind(AssertUnwindSafe(|| drop(self.0.take())));
     }
 }
 
 /// Keeps the panics of a future. Where it is dropped no panic may come out: the task object would end the process.
-struct Contained<'a, F>(Pin<&'a mut Option<F>>);
+struct CatchUnwind<'a, F>(Pin<&'a mut Option<F>>);
 
-impl<F: Future> Contained<'_, F> {
-    fn poll(&mut self, context: &mut Context<'_>) -> Poll<Result<F::Output, Panicked>> {
-        let Some(future) = self.0.as_mut().as_pin_mut() else { return Poll::Ready(Err(Panicked)) };
+impl<F: Future> CatchUnwind<'_, F> {
+    fn poll(&mut self, context: &mut Context<'_>) -> Poll<Result<F::Output, TaskPanic>> {
+        let Some(future) = self.0.as_mut().as_pin_mut() else { return Poll::Ready(Err(TaskPanic)) };
         match catch_unwind(AssertUnwindSafe(|| future.poll(context))) {
             Ok(poll) => poll.map(Ok),
-            Err(_) => Poll::Ready(Err(Panicked)),
+            Err(_) => Poll::Ready(Err(TaskPanic)),
         }
     }
 }
 
-impl<F> Drop for Contained<'_, F> {
+impl<F> Drop for CatchUnwind<'_, F> {
     fn drop(&mut self) {
         let _ = catch_unwind(AssertUnwindSafe(|| self.0.set(None)));
     }

@@ -1,8 +1,8 @@
 //! TLS of a client: the authorities whose servers it trusts, and its own certificate.
 
-use crate::broken::{Broken, Side};
+use crate::error::{Side, TlsError};
 use crate::files::{self, LoadError};
-use crate::live::Live;
+use crate::reload::ReloadableConfig;
 use crate::session::Session;
 use rustls::crypto::ring;
 use rustls::{ClientConfig, ClientConnection};
@@ -26,7 +26,7 @@ pub struct ClientFiles {
 /// TLS of a client. Clones are the same one.
 #[derive(Clone)]
 pub struct ClientTls {
-    live: Arc<Live<ClientConfig>>,
+    config: Arc<ReloadableConfig<ClientConfig>>,
     files: Arc<ClientFiles>,
     name: Option<ServerName>,
 }
@@ -37,25 +37,25 @@ impl ClientTls {
     /// # Errors
     /// The files can't be used, or the name is none.
     pub fn open(files: ClientFiles) -> Result<Self, LoadError> {
-        ClientTls::open_for(files, crate::ALPN)
+        ClientTls::open_with_alpn(files, crate::ALPN)
     }
 
     /// The same for another protocol, under its name in the handshake (ALPN), such as `http/1.1`.
     ///
     /// # Errors
     /// As [`ClientTls::open`].
-    pub fn open_for(files: ClientFiles, protocol: &'static [u8]) -> Result<Self, LoadError> {
+    pub fn open_with_alpn(files: ClientFiles, protocol: &'static [u8]) -> Result<Self, LoadError> {
         let name = files.name.as_deref().map(server_name).transpose()?;
         let own = files.identity.iter().flat_map(|(cert, key)| [cert, key]);
         let watched = std::iter::once(&files.ca).chain(own).cloned().collect();
         let files = Arc::new(files);
         let of = Arc::clone(&files);
-        Ok(ClientTls { live: Live::open(watched, move || load(&of, protocol))?, files, name })
+        Ok(ClientTls { config: ReloadableConfig::open(watched, move || load(&of, protocol))?, files, name })
     }
 
     /// The same, for servers of this name, wherever they are.
     #[must_use]
-    pub fn named(&self, name: &ServerName) -> Self {
+    pub fn with_name(&self, name: &ServerName) -> Self {
         ClientTls { name: Some(name.clone()), ..self.clone() }
     }
 
@@ -75,24 +75,24 @@ impl ClientTls {
     ///
     /// # Errors
     /// The configuration allows none, which [`ClientTls::open`] excludes.
-    pub fn connect(&self, name: &ServerName) -> Result<Session, Broken> {
-        let connection = ClientConnection::new(self.live.current(), name.clone());
-        connection.map(Session::client).map_err(|error| Broken::of(&error, Side::Client))
+    pub fn connect(&self, name: &ServerName) -> Result<Session, TlsError> {
+        let connection = ClientConnection::new(self.config.current(), name.clone());
+        connection.map(Session::client).map_err(|error| TlsError::from_rustls(&error, Side::Client))
     }
 
     /// Looks at the files at once; the second look after a change loads them. A thread does so every second.
-    pub fn look(&self) {
-        self.live.look();
+    pub fn check_files(&self) {
+        self.config.check_files();
     }
 
     /// How often new files were taken.
     pub fn reloads(&self) -> u64 {
-        self.live.reloads()
+        self.config.reloads()
     }
 
     /// Words about files that have changed, since this was asked last.
-    pub fn news(&self) -> Vec<String> {
-        self.live.news()
+    pub fn take_messages(&self) -> Vec<String> {
+        self.config.take_messages()
     }
 }
 

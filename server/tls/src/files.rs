@@ -26,7 +26,7 @@ pub enum LoadError {
     },
     /// A file has not in it what it should have.
     #[error("{path} has no {wanted} in it, in PEM: a block that begins with -----BEGIN")]
-    Lacks {
+    Missing {
         /// The file.
         path: PathBuf,
         /// The missing thing.
@@ -71,7 +71,7 @@ pub(crate) fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, 
     let read = CertificateDer::pem_slice_iter(&bytes).collect::<Result<Vec<_>, _>>();
     let found = read.map_err(|error| LoadError::Unusable { path: path.into(), reason: error.to_string() })?;
     if found.is_empty() {
-        return Err(LoadError::Lacks { path: path.into(), wanted: "certificate" });
+        return Err(LoadError::Missing { path: path.into(), wanted: "certificate" });
     }
     Ok(found)
 }
@@ -79,7 +79,7 @@ pub(crate) fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, 
 /// The private key in a file.
 pub(crate) fn key(path: &Path) -> Result<PrivateKeyDer<'static>, LoadError> {
     let bytes = read(path)?;
-    PrivateKeyDer::from_pem_slice(&bytes).map_err(|_| LoadError::Lacks { path: path.into(), wanted: "private key" })
+    PrivateKeyDer::from_pem_slice(&bytes).map_err(|_| LoadError::Missing { path: path.into(), wanted: "private key" })
 }
 
 /// The authorities in a file, all of which must be usable.
@@ -105,31 +105,31 @@ type Stamp = Option<(SystemTime, u64, u64)>;
 
 /// Files that are looked at again and again.
 #[derive(Debug)]
-pub(crate) struct Watched {
+pub(crate) struct WatchedFiles {
     files: Vec<PathBuf>,
     /// State that was loaded, or tried.
     loaded: Vec<Stamp>,
     /// State at the last look.
-    seen: Vec<Stamp>,
+    last_checked: Vec<Stamp>,
 }
 
-impl Watched {
+impl WatchedFiles {
     /// Files that are about to be loaded.
     pub(crate) fn new(files: Vec<PathBuf>) -> Self {
         let stamps = stamps(&files);
-        Watched { files, loaded: stamps.clone(), seen: stamps }
+        WatchedFiles { files, loaded: stamps.clone(), last_checked: stamps }
     }
 
     /// Whether the files differ from those that were loaded, and are as they were at the last look: a certificate and its key are
     /// seldom replaced in one moment.
     pub(crate) fn have_changed(&mut self) -> bool {
         let now = stamps(&self.files);
-        let is_settled = now == self.seen;
-        self.seen = now;
-        if !is_settled || self.seen == self.loaded {
+        let is_settled = now == self.last_checked;
+        self.last_checked = now;
+        if !is_settled || self.last_checked == self.loaded {
             return false;
         }
-        self.loaded.clone_from(&self.seen);
+        self.loaded.clone_from(&self.last_checked);
         true
     }
 }

@@ -18,16 +18,16 @@
 
 #![forbid(unsafe_code)]
 
-mod broken;
 mod client;
+mod error;
 mod files;
 mod identity;
-mod live;
+mod reload;
 mod server;
 mod session;
 
-pub use broken::{Broken, Reason};
 pub use client::{ClientFiles, ClientTls, ServerName};
+pub use error::{TlsError, TlsErrorReason};
 pub use files::LoadError;
 pub use identity::Identity;
 pub use server::{ServerFiles, ServerTls};
@@ -37,6 +37,6 @@ pub use session::Session;
 pub const ALPN: &[u8] = b"leeward";
 
 /// Whether a connection that begins with this byte may be TLS: the type of a handshake's record.
-pub fn begins_like_tls(first: u8) -> bool {
+pub fn is_tls_record(first: u8) -> bool {
     first == 0x16
 }

@@ -1,8 +1,8 @@
 //! TLS of a server: its certificate and key, and the authorities whose clients it takes.
 
-use crate::broken::{Broken, Side};
+use crate::error::{Side, TlsError};
 use crate::files::{self, LoadError};
-use crate::live::Live;
+use crate::reload::ReloadableConfig;
 use crate::session::Session;
 use rustls::crypto::ring;
 use rustls::server::WebPkiClientVerifier;
@@ -24,7 +24,7 @@ pub struct ServerFiles {
 /// TLS of a server. Clones are the same one.
 #[derive(Clone)]
 pub struct ServerTls {
-    live: Arc<Live<ServerConfig>>,
+    config: Arc<ReloadableConfig<ServerConfig>>,
     files: Arc<ServerFiles>,
 }
 
@@ -34,53 +34,53 @@ impl ServerTls {
     /// # Errors
     /// The files can't be used.
     pub fn open(files: ServerFiles) -> Result<Self, LoadError> {
-        ServerTls::open_for(files, crate::ALPN)
+        ServerTls::open_with_alpn(files, crate::ALPN)
     }
 
     /// The same for another protocol, under its name in the handshake (ALPN), such as `http/1.1`.
     ///
     /// # Errors
     /// The files can't be used.
-    pub fn open_for(files: ServerFiles, protocol: &'static [u8]) -> Result<Self, LoadError> {
+    pub fn open_with_alpn(files: ServerFiles, protocol: &'static [u8]) -> Result<Self, LoadError> {
         let ServerFiles { cert, key, client_ca } = files.clone();
         let watched = [cert, key].into_iter().chain(client_ca).collect();
         let files = Arc::new(files);
         let of = Arc::clone(&files);
-        Ok(ServerTls { live: Live::open(watched, move || load(&of, protocol))?, files })
+        Ok(ServerTls { config: ReloadableConfig::open(watched, move || load(&of, protocol))?, files })
     }
 
     /// Begins a session with a client that has connected.
     ///
     /// # Errors
     /// The configuration allows none, which [`ServerTls::open`] excludes.
-    pub fn accept(&self) -> Result<Session, Broken> {
-        let connection = ServerConnection::new(self.live.current());
-        connection.map(Session::server).map_err(|error| Broken::of(&error, Side::Server))
+    pub fn accept(&self) -> Result<Session, TlsError> {
+        let connection = ServerConnection::new(self.config.current());
+        connection.map(Session::server).map_err(|error| TlsError::from_rustls(&error, Side::Server))
     }
 
     /// Whether clients need a certificate.
-    pub fn wants_certificates(&self) -> bool {
+    pub fn requires_client_cert(&self) -> bool {
         self.files.client_ca.is_some()
     }
 
     /// Looks at the files at once; the second look after a change loads them. A thread does so every second.
-    pub fn look(&self) {
-        self.live.look();
+    pub fn check_files(&self) {
+        self.config.check_files();
     }
 
     /// How often new files were taken.
     pub fn reloads(&self) -> u64 {
-        self.live.reloads()
+        self.config.reloads()
     }
 
     /// Why the newest files are not used, if they are not.
-    pub fn trouble(&self) -> Option<String> {
-        self.live.trouble()
+    pub fn last_error(&self) -> Option<String> {
+        self.config.last_error()
     }
 
     /// Words about files that have changed, since this was asked last.
-    pub fn news(&self) -> Vec<String> {
-        self.live.news()
+    pub fn take_messages(&self) -> Vec<String> {
+        self.config.take_messages()
     }
 }
 

@@ -1,6 +1,6 @@
 //! TLS of a connection, sans I/O: bounded buffers around rustls. Never here: a socket.
 
-use crate::broken::{Broken, Side};
+use crate::error::{Side, TlsError};
 use crate::identity::Identity;
 use rustls::{ClientConnection, Connection, HandshakeKind, ServerConnection};
 use std::io::{self, Read, Write};
@@ -17,7 +17,7 @@ pub struct Session {
     connection: Box<Connection>,
     side: Side,
     /// Plaintext that waits to be taken, in bytes.
-    waiting: usize,
+    pending_plaintext: usize,
     /// Whether the peer has said that nothing more comes.
     has_ended: bool,
 }
@@ -33,7 +33,7 @@ impl Session {
 
     fn new(mut connection: Connection, side: Side) -> Self {
         connection.set_buffer_limit(Some(2 * SEALED));
-        Session { connection: Box::new(connection), side, waiting: 0, has_ended: false }
+        Session { connection: Box::new(connection), side, pending_plaintext: 0, has_ended: false }
     }
 
     /// Takes all of `ciphertext`, and puts plaintext into `into`; how many bytes of it. Plaintext beyond that waits for
@@ -41,7 +41,7 @@ impl Session {
     ///
     /// # Errors
     /// The session is over. What [`Session::send`] still has tells the peer.
-    pub fn absorb(&mut self, mut ciphertext: &[u8], into: &mut [u8]) -> Result<usize, Broken> {
+    pub fn absorb(&mut self, mut ciphertext: &[u8], into: &mut [u8]) -> Result<usize, TlsError> {
         let mut filled = self.take(into);
         while !ciphertext.is_empty() && !self.has_ended {
             self.feed(&mut ciphertext)?;
@@ -60,19 +60,19 @@ impl Session {
         Ok(count)
     }
 
-    fn feed(&mut self, ciphertext: &mut &[u8]) -> Result<(), Broken> {
+    fn feed(&mut self, ciphertext: &mut &[u8]) -> Result<(), TlsError> {
         // Reading from memory fails for want of room alone, which the caller's bound excludes.
         let fed = self.connection.read_tls(ciphertext).unwrap_or(0);
         self.process()?;
         if fed == 0 && !self.has_ended {
-            return Err(Broken::new(crate::Reason::Garbage, "a record that is longer than TLS allows"));
+            return Err(TlsError::new(crate::TlsErrorReason::Garbage, "a record that is longer than TLS allows"));
         }
         Ok(())
     }
 
-    fn process(&mut self) -> Result<(), Broken> {
-        let state = self.connection.process_new_packets().map_err(|error| Broken::of(&error, self.side))?;
-        self.waiting = state.plaintext_bytes_to_read();
+    fn process(&mut self) -> Result<(), TlsError> {
+        let state = self.connection.process_new_packets().map_err(|error| TlsError::from_rustls(&error, self.side))?;
+        self.pending_plaintext = state.plaintext_bytes_to_read();
         self.has_ended |= state.peer_has_closed();
         Ok(())
     }
@@ -80,21 +80,21 @@ impl Session {
     /// Takes plaintext that waits; how many bytes, 0 if there is none.
     pub fn take(&mut self, into: &mut [u8]) -> usize {
         let mut taken = 0;
-        while self.waiting > 0 && taken < into.len() {
+        while self.pending_plaintext > 0 && taken < into.len() {
             // Without plaintext it would be an error or an end, and neither is of interest here.
             let count = self.connection.reader().read(&mut into[taken..]).unwrap_or(0);
             if count == 0 {
-                self.waiting = 0;
+                self.pending_plaintext = 0;
             }
             taken += count;
-            self.waiting = self.waiting.saturating_sub(count);
+            self.pending_plaintext = self.pending_plaintext.saturating_sub(count);
         }
         taken
     }
 
     /// Whether plaintext waits to be taken.
     pub fn holds_plaintext(&self) -> bool {
-        self.waiting > 0
+        self.pending_plaintext > 0
     }
 
     /// Whether the peer has said that nothing more comes. Plaintext may still wait.
@@ -153,7 +153,7 @@ impl Session {
 
 impl std::fmt::Debug for Session {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let Session { connection: _, side, waiting, has_ended } = self;
+        let Session { connection: _, side, pending_plaintext: waiting, has_ended } = self;
         let mut fields = f.debug_struct("Session");
         fields.field("side", side).field("waiting", waiting).field("has_ended", has_ended).finish_non_exhaustive()
     }

@@ -59,7 +59,7 @@ fn stream(criterion: &mut Criterion) {
     group.bench_function("128 calls of 64 B, copied in", |bencher| {
         bencher.iter(|| {
             decoder.spare()[..bytes.len()].copy_from_slice(&bytes);
-            decoder.filled(bytes.len());
+            decoder.advance(bytes.len());
             while let Some(frame) = decoder.next_frame().expect("good frames") {
                 black_box(frame);
             }

@@ -35,7 +35,7 @@ macro_rules! codes {
 
 codes! {
     /// Why the server dropped a request without executing it, or gave up while it waited.
-    DropReason {
+    RejectCode {
         /// The queueing delay is over the controller's threshold.
         Delay = 1,
         /// The request is less important than the server's threshold.
@@ -55,14 +55,14 @@ codes! {
     }
 }
 
-impl From<RejectReason> for DropReason {
+impl From<RejectReason> for RejectCode {
     fn from(reason: RejectReason) -> Self {
         match reason {
-            RejectReason::Delay => DropReason::Delay,
-            RejectReason::Priority => DropReason::Priority,
-            RejectReason::Concurrency => DropReason::Concurrency,
-            RejectReason::Lock => DropReason::Lock,
-            _ => DropReason::Other,
+            RejectReason::Delay => RejectCode::Delay,
+            RejectReason::Priority => RejectCode::Priority,
+            RejectReason::Concurrency => RejectCode::Concurrency,
+            RejectReason::Lock => RejectCode::Lock,
+            _ => RejectCode::Other,
         }
     }
 }
@@ -120,12 +120,12 @@ mod tests {
     #[test]
     fn every_number_means_one_thing_and_zero_nothing() {
         for number in 0..=u8::MAX {
-            if let Some(reason) = DropReason::from_number(number) {
+            if let Some(reason) = RejectCode::from_number(number) {
                 assert_eq!(reason.number(), number);
             }
         }
-        assert_eq!(DropReason::ALL.len(), 8);
-        assert_eq!(DropReason::from_number(0), None);
+        assert_eq!(RejectCode::ALL.len(), 8);
+        assert_eq!(RejectCode::from_number(0), None);
         assert_eq!(FailureCode::from_number(0), None);
         assert_eq!(ErrorCode::from_number(0), None);
         assert_eq!(Regime::from_number(0), None);
@@ -133,8 +133,8 @@ mod tests {
 
     #[test]
     fn the_controllers_reasons_have_numbers() {
-        assert_eq!(DropReason::from(RejectReason::Delay), DropReason::Delay);
-        assert_eq!(DropReason::from(RejectReason::Priority), DropReason::Priority);
-        assert_eq!(DropReason::from(RejectReason::Concurrency), DropReason::Concurrency);
+        assert_eq!(RejectCode::from(RejectReason::Delay), RejectCode::Delay);
+        assert_eq!(RejectCode::from(RejectReason::Priority), RejectCode::Priority);
+        assert_eq!(RejectCode::from(RejectReason::Concurrency), RejectCode::Concurrency);
     }
 }

@@ -1,9 +1,9 @@
 //! From bytes to frames: [`decode`] on bytes that lie in memory, [`Decoder`] on bytes that come in pieces.
 
+use super::client_protocol::ClientProtocol;
 use super::error::WireError;
 use super::frame::{Frame, payload_max};
-use super::greeting::Greeting;
-use super::header::{Field, HEADER_LEN, Kind, MAGIC, Side, Version, Words};
+use super::header::{Field, HEADER_LEN, Kind, MAGIC, RawHeader, Side, Version};
 use super::value::PayloadLimit;
 
 /// Bytes of the header that say what and how long the frame is.
@@ -11,7 +11,7 @@ const PREFIX_LEN: usize = 8;
 
 /// Result of [`decode`] on the beginning of some bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Decoded<'a> {
+pub enum DecodeStatus<'a> {
     /// A whole frame.
     Frame {
         /// The frame.
@@ -34,36 +34,41 @@ pub enum Decoded<'a> {
 /// Every [`WireError`] but [`WireError::Truncated`]; the earliest in the stream, so that it doesn't depend on how
 /// many more bytes are there.
 #[inline]
-pub fn decode(bytes: &[u8], from: Side, limit: PayloadLimit) -> Result<Decoded<'_>, WireError> {
+pub fn decode(bytes: &[u8], from: Side, limit: PayloadLimit) -> Result<DecodeStatus<'_>, WireError> {
     decode_in(None, bytes, from, limit)
 }
 
 /// Decodes a frame in a stream of this version.
 #[inline]
-fn decode_in(stream: Option<Version>, bytes: &[u8], from: Side, limit: PayloadLimit) -> Result<Decoded<'_>, WireError> {
+fn decode_in(
+    stream: Option<Version>,
+    bytes: &[u8],
+    from: Side,
+    limit: PayloadLimit,
+) -> Result<DecodeStatus<'_>, WireError> {
     let Some(prefix) = bytes.first_chunk::<PREFIX_LEN>() else {
-        return begun(bytes).map(|()| Decoded::Incomplete { needed: PREFIX_LEN });
+        return check_magic(bytes).map(|()| DecodeStatus::Incomplete { needed: PREFIX_LEN });
     };
-    let (kind, payload_len) = prefixed(stream, prefix, from, limit)?;
+    let (kind, payload_len) = read_prefix(stream, prefix, from, limit)?;
     let Some((header, behind)) = bytes.split_first_chunk::<HEADER_LEN>() else {
-        return Ok(Decoded::Incomplete { needed: HEADER_LEN });
+        return Ok(DecodeStatus::Incomplete { needed: HEADER_LEN });
     };
-    let words = Words::read(header);
+    let words = RawHeader::read(header);
     match behind.get(..payload_len) {
         Some(payload) => {
             let frame = Frame::read(kind, &words, payload)?;
-            Ok(Decoded::Frame { frame, length: HEADER_LEN + payload_len })
+            Ok(DecodeStatus::Frame { frame, length: HEADER_LEN + payload_len })
         }
         None => {
             Frame::read(kind, &words, &[])?;
-            Ok(Decoded::Incomplete { needed: HEADER_LEN + payload_len })
+            Ok(DecodeStatus::Incomplete { needed: HEADER_LEN + payload_len })
         }
     }
 }
 
 /// Checks the beginning of a header: a peer of another protocol may say less than 8 bytes, and then wait.
 #[inline]
-fn begun(bytes: &[u8]) -> Result<(), WireError> {
+fn check_magic(bytes: &[u8]) -> Result<(), WireError> {
     match bytes.first_chunk() {
         Some(found) if *found != MAGIC.to_le_bytes() => Err(WireError::Magic { found: *found }),
         _ => Ok(()),
@@ -72,28 +77,28 @@ fn begun(bytes: &[u8]) -> Result<(), WireError> {
 
 /// The kind and the payload's length, from the first 8 bytes.
 #[inline]
-fn prefixed(
+fn read_prefix(
     stream: Option<Version>,
     prefix: &[u8; PREFIX_LEN],
     from: Side,
     limit: PayloadLimit,
 ) -> Result<(Kind, usize), WireError> {
-    let words = Words::first(prefix);
+    let words = RawHeader::first(prefix);
     if words.value(Field::Magic) != u64::from(MAGIC) {
         return Err(WireError::Magic { found: [prefix[0], prefix[1]] });
     }
     let found = words.value_u8(Field::Version);
     let version = Version::from_number(found).ok_or(WireError::Version { found })?;
     let number = words.value_u8(Field::Kind);
-    let kind = Kind::from_number(number).filter(|kind| kind.since() <= version);
+    let kind = Kind::from_number(number).filter(|kind| kind.min_version() <= version);
     let kind = kind.ok_or(WireError::Kind { found: number })?;
     if let Some(stream) = stream
         && version != stream
         && !is_in_any_stream(version, kind)
     {
-        return Err(WireError::Mixed { found: version, stream });
+        return Err(WireError::VersionMismatch { found: version, stream });
     }
-    if !kind.may_come_from(from) {
+    if !kind.is_sent_by(from) {
         return Err(WireError::Direction { kind, from });
     }
     let length = words.value_u32(Field::PayloadLen);
@@ -148,9 +153,9 @@ pub struct Decoder {
     /// Bytes of a frame that are thrown away as they come.
     skip: usize,
     /// Version of the stream's frames, as soon as one has come.
-    stream: Option<Version>,
+    stream_version: Option<Version>,
     /// Fatal, and so final.
-    failed: Option<WireError>,
+    error: Option<WireError>,
 }
 
 /// The buffer's first size: some hundred small calls per read.
@@ -167,22 +172,22 @@ impl Decoder {
             end: 0,
             needed: PREFIX_LEN,
             skip: 0,
-            stream: None,
-            failed: None,
+            stream_version: None,
+            error: None,
         }
     }
 
     /// The same for a stream of this version alone.
     #[must_use]
-    pub fn speaking(mut self, version: Version) -> Self {
-        self.stream = Some(version);
+    pub fn with_version(mut self, version: Version) -> Self {
+        self.stream_version = Some(version);
         self
     }
 
     /// Version of the stream's frames: of those that have been taken, or of the next one whose beginning is there.
     pub fn version(&self) -> Option<Version> {
         let next = self.buffer[self.start..self.end].get(Field::Version.offset());
-        self.stream.or_else(|| Version::from_number(*next?))
+        self.stream_version.or_else(|| Version::from_number(*next?))
     }
 
     /// The longest frame, and so the largest buffer.
@@ -193,18 +198,18 @@ impl Decoder {
     /// Where the next bytes go. Never empty after [`Decoder::next_frame`] has said `Ok(None)`; before that, and after
     /// an error, it may be.
     pub fn spare(&mut self) -> &mut [u8] {
-        if self.failed.is_some() {
+        if self.error.is_some() {
             return &mut [];
         }
         self.compact();
-        if self.end == self.buffer.len() && self.start == 0 && self.waits() {
+        if self.end == self.buffer.len() && self.start == 0 && self.needs_more() {
             self.grow();
         }
         &mut self.buffer[self.end..]
     }
 
     /// Whether more bytes are needed before anything can be found.
-    fn waits(&self) -> bool {
+    fn needs_more(&self) -> bool {
         self.end - self.start < self.needed
     }
 
@@ -212,7 +217,7 @@ impl Decoder {
     /// which will then not move again. A caller that leaves frames behind pays only where it took more than is moved.
     fn compact(&mut self) {
         let kept = self.end - self.start;
-        if self.start > 0 && (self.waits() || kept <= self.start) {
+        if self.start > 0 && (self.needs_more() || kept <= self.start) {
             self.buffer.copy_within(self.start..self.end, 0);
             (self.start, self.end) = (0, kept);
         }
@@ -229,7 +234,7 @@ impl Decoder {
     ///
     /// # Panics
     /// If there weren't as many.
-    pub fn filled(&mut self, count: usize) {
+    pub fn advance(&mut self, count: usize) {
         assert!(count <= self.buffer.len() - self.end, "more bytes than there was room for");
         self.end += count;
     }
@@ -240,7 +245,7 @@ impl Decoder {
     /// Every [`WireError`] but [`WireError::Truncated`], after the frames before it; and the same one again ever after.
     #[inline]
     pub fn next_frame(&mut self) -> Result<Option<Frame<'_>>, WireError> {
-        if let Some(error) = self.failed {
+        if let Some(error) = self.error {
             return Err(error);
         }
         if self.skip > 0 {
@@ -248,25 +253,25 @@ impl Decoder {
             self.start += skipped;
             self.skip -= skipped;
         }
-        if self.waits() && (self.needed > PREFIX_LEN || self.skip > 0) {
+        if self.needs_more() && (self.needed > PREFIX_LEN || self.skip > 0) {
             return Ok(None);
         }
-        match decode_in(self.stream, &self.buffer[self.start..self.end], self.from, self.limit) {
-            Ok(Decoded::Frame { frame, length }) => {
-                if self.stream.is_none() {
+        match decode_in(self.stream_version, &self.buffer[self.start..self.end], self.from, self.limit) {
+            Ok(DecodeStatus::Frame { frame, length }) => {
+                if self.stream_version.is_none() {
                     let version = Version::from_number(self.buffer[self.start + Field::Version.offset()]);
-                    self.stream = version.filter(|version| !is_in_any_stream(*version, frame.kind()));
+                    self.stream_version = version.filter(|version| !is_in_any_stream(*version, frame.kind()));
                 }
                 self.start += length;
                 self.needed = PREFIX_LEN;
                 Ok(Some(frame))
             }
-            Ok(Decoded::Incomplete { needed }) => {
+            Ok(DecodeStatus::Incomplete { needed }) => {
                 self.needed = needed;
                 Ok(None)
             }
             Err(error) => {
-                self.failed = Some(error);
+                self.error = Some(error);
                 Err(error)
             }
         }
@@ -274,13 +279,14 @@ impl Decoder {
 
     /// The beginning of a long frame whose payload has not come yet, after [`Decoder::next_frame`] has said `Ok(None)`. Its
     /// payload is empty here. Frames that fit into the first buffer are not told.
-    pub fn coming(&self) -> Option<Frame<'_>> {
-        if self.needed <= FIRST_LEN || self.skip > 0 || !self.waits() {
+    pub fn partial_frame(&self) -> Option<Frame<'_>> {
+        if self.needed <= FIRST_LEN || self.skip > 0 || !self.needs_more() {
             return None;
         }
         let header = self.buffer[self.start..self.end].first_chunk::<HEADER_LEN>()?;
-        let (kind, _) = prefixed(self.stream, header.first_chunk::<PREFIX_LEN>()?, self.from, self.limit).ok()?;
-        Frame::read(kind, &Words::read(header), &[]).ok()
+        let (kind, _) =
+            read_prefix(self.stream_version, header.first_chunk::<PREFIX_LEN>()?, self.from, self.limit).ok()?;
+        Frame::read(kind, &RawHeader::read(header), &[]).ok()
     }
 
     /// Throws the frame away of which [`Decoder::coming`] tells, as its bytes come: they take no memory.
@@ -293,8 +299,8 @@ impl Decoder {
     ///
     /// # Errors
     /// [`WireError::Truncated`] if not; the earlier error if there was one.
-    pub fn end(&self) -> Result<(), WireError> {
-        match (self.failed, self.buffered()) {
+    pub fn finish(&self) -> Result<(), WireError> {
+        match (self.error, self.buffered()) {
             (Some(error), _) => Err(error),
             (None, 0) if self.skip == 0 => Ok(()),
             (None, buffered) => Err(WireError::Truncated { buffered, needed: self.needed }),
@@ -302,9 +308,9 @@ impl Decoder {
     }
 
     /// Another protocol that the peer speaks, if bytes that begin no frame tell.
-    pub fn foreign(&self) -> Option<Greeting> {
-        let is_foreign = matches!(self.failed, Some(WireError::Magic { .. }));
-        is_foreign.then(|| Greeting::of(&self.buffer[self.start..self.end])).flatten()
+    pub fn foreign_protocol(&self) -> Option<ClientProtocol> {
+        let is_foreign = matches!(self.error, Some(WireError::Magic { .. }));
+        is_foreign.then(|| ClientProtocol::detect(&self.buffer[self.start..self.end])).flatten()
     }
 
     /// Bytes received and not yet taken.
@@ -314,7 +320,7 @@ impl Decoder {
 
     /// Memory that what is coming needs, and that was needed for what came, in bytes; 0 if it is no more than any connection
     /// may have, which is 16 KiB.
-    pub fn wanted(&self) -> usize {
+    pub fn required_capacity(&self) -> usize {
         let wanted = self.needed.max(self.buffer.capacity());
         if wanted > FIRST_LEN { wanted } else { 0 }
     }

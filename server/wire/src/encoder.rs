@@ -2,7 +2,7 @@
 
 use super::error::EncodeError;
 use super::frame::{Frame, payload_max};
-use super::header::{HEADER_LEN, Version, Words};
+use super::header::{HEADER_LEN, RawHeader, Version};
 use super::value::PayloadLimit;
 
 /// Encodes frames for one peer. A frame takes [`Frame::encoded_len`] bytes, known beforehand.
@@ -20,7 +20,7 @@ impl Encoder {
 
     /// The same in another version.
     #[must_use]
-    pub const fn speaking(mut self, version: Version) -> Self {
+    pub const fn with_version(mut self, version: Version) -> Self {
         self.version = version;
         self
     }
@@ -58,21 +58,21 @@ impl Encoder {
         let (words, payload) = self.parts(frame)?;
         let (needed, room) = (HEADER_LEN + payload.len(), out.len());
         let out = out.get_mut(..needed).and_then(|out| out.split_first_chunk_mut());
-        let (header, behind) = out.ok_or(EncodeError::NoRoom { needed, room })?;
+        let (header, behind) = out.ok_or(EncodeError::BufferTooSmall { needed, available: room })?;
         words.store(header);
         behind.copy_from_slice(payload);
         Ok(needed)
     }
 
     #[inline]
-    fn parts<'a>(&self, frame: &Frame<'a>) -> Result<(Words, &'a [u8]), EncodeError> {
-        if frame.since() > self.version {
+    fn parts<'a>(&self, frame: &Frame<'a>) -> Result<(RawHeader, &'a [u8]), EncodeError> {
+        if frame.min_version() > self.version {
             return Err(EncodeError::Version { kind: frame.kind(), version: self.version });
         }
         let payload = frame.payload();
         let limit = payload_max(frame.kind(), self.limit);
         match u32::try_from(payload.len()) {
-            Ok(length) if length <= limit => Ok((frame.words(self.version, length), payload)),
+            Ok(length) if length <= limit => Ok((frame.raw_header(self.version, length), payload)),
             _ => Err(EncodeError::PayloadTooLarge { length: payload.len(), limit }),
         }
     }

@@ -31,7 +31,7 @@ pub enum WireError {
     },
     /// A version that this code speaks, in a stream of another one.
     #[error("a frame of version {} in a stream of version {}", found.number(), stream.number())]
-    Mixed {
+    VersionMismatch {
         /// The frame's version.
         found: Version,
         /// The version of the frames before it.
@@ -128,11 +128,11 @@ pub enum EncodeError {
         version: Version,
     },
     /// The buffer is too short.
-    #[error("the frame needs {needed} B; there are {room} B")]
-    NoRoom {
+    #[error("the frame needs {needed} B; there are {available} B")]
+    BufferTooSmall {
         /// The frame's length in bytes, header included.
         needed: usize,
         /// The buffer's length in bytes.
-        room: usize,
+        available: usize,
     },
 }

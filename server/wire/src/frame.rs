@@ -4,9 +4,9 @@
 use leeward_core::server::Feedback;
 use leeward_core::units::{CreditId, Credits, Priority};
 
-use super::code::{DropReason, ErrorCode, FailureCode, Regime};
+use super::code::{ErrorCode, FailureCode, Regime, RejectCode};
 use super::error::WireError;
-use super::header::{Field, HEADER_LEN, Kind, Version, Words};
+use super::header::{Field, HEADER_LEN, Kind, RawHeader, Version};
 use super::value::{Budget, MESSAGE_MAX, Message, Method, Nanos32, PayloadLimit, RequestId, Timestamp};
 
 /// Everything that travels. Payloads are borrowed from wherever the bytes lie.
@@ -21,7 +21,7 @@ pub enum Frame<'a> {
     /// Server to client: its result.
     Response(Response<'a>),
     /// Server to client: it was rejected.
-    Drop(Dropped<'a>),
+    Drop(Rejection<'a>),
     /// Server to client: it was admitted and has no result.
     Failure(Failure<'a>),
     /// Server to client: a window that nothing else could carry.
@@ -35,7 +35,7 @@ pub enum Frame<'a> {
     /// Either way: the answer.
     Pong(Pong),
     /// Server to client: why it closes the connection.
-    Error(Fatal<'a>),
+    Error(FatalError<'a>),
     /// Client to server: nobody waits for a call any more.
     Cancel(Cancel),
 }
@@ -110,11 +110,11 @@ pub struct Response<'a> {
 
 /// A rejection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Dropped<'a> {
+pub struct Rejection<'a> {
     /// Fields of every answer.
     pub answer: Answer,
     /// Why.
-    pub reason: DropReason,
+    pub reason: RejectCode,
     /// Details for people: the lock's name for [`DropReason::Lock`]; empty most of the time.
     pub message: Message<'a>,
     /// A hint not to send anything for so long; zero is no hint.
@@ -162,7 +162,7 @@ pub struct Pong {
 
 /// The server's last word.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Fatal<'a> {
+pub struct FatalError<'a> {
     /// Why it closes the connection.
     pub code: ErrorCode,
     /// Why, for people.
@@ -199,10 +199,10 @@ impl<'a> Frame<'a> {
 
     /// The version that brought what it says.
     #[inline]
-    pub const fn since(&self) -> Version {
+    pub const fn min_version(&self) -> Version {
         match self {
-            Frame::Drop(Dropped { reason: DropReason::Cancelled, .. }) => Version::Two,
-            _ => self.kind().since(),
+            Frame::Drop(Rejection { reason: RejectCode::Cancelled, .. }) => Version::Two,
+            _ => self.kind().min_version(),
         }
     }
 
@@ -227,14 +227,14 @@ impl<'a> Frame<'a> {
 
     /// Its header, with `payload_len` bytes to follow.
     #[inline]
-    pub(super) fn words(&self, version: Version, payload_len: u32) -> Words {
-        let words = Words::new(version, self.kind(), payload_len);
+    pub(super) fn raw_header(&self, version: Version, payload_len: u32) -> RawHeader {
+        let words = RawHeader::new(version, self.kind(), payload_len);
         match self {
             Frame::Register(register) => words
                 .with(Field::Timestamp, register.timestamp.0)
                 .with(Field::PayloadMax, register.payload_max.bytes().into())
                 .with(Field::Demand, register.demand.into()),
-            Frame::Welcome(welcome) => granted(words, &welcome.feedback)
+            Frame::Welcome(welcome) => with_feedback(words, &welcome.feedback)
                 .with(Field::Timestamp, welcome.timestamp.0)
                 .with(Field::PayloadMax, welcome.payload_max.bytes().into())
                 .with(Field::Code, welcome.regime.number().into()),
@@ -246,12 +246,14 @@ impl<'a> Frame<'a> {
                 .with(Field::Demand, call.demand.into())
                 .with(Field::Budget, call.budget.wire().into())
                 .with(Field::Priority, call.priority.level().into()),
-            Frame::Response(response) => answered(words, &response.answer),
-            Frame::Drop(dropped) => answered(words, &dropped.answer)
+            Frame::Response(response) => with_answer(words, &response.answer),
+            Frame::Drop(dropped) => with_answer(words, &dropped.answer)
                 .with(Field::RetryAfter, dropped.retry_after.0.into())
                 .with(Field::Code, dropped.reason.number().into()),
-            Frame::Failure(failure) => answered(words, &failure.answer).with(Field::Code, failure.code.number().into()),
-            Frame::Credit(credit) => granted(words, &credit.feedback),
+            Frame::Failure(failure) => {
+                with_answer(words, &failure.answer).with(Field::Code, failure.code.number().into())
+            }
+            Frame::Credit(credit) => with_feedback(words, &credit.feedback),
             Frame::Demand(demand) => words.with(Field::Demand, demand.demand.into()),
             Frame::Deregister => words,
             Frame::Ping(Ping { timestamp }) | Frame::Pong(Pong { timestamp }) => {
@@ -264,11 +266,11 @@ impl<'a> Frame<'a> {
 
     /// The frame of `kind` that a header and its payload say. An empty payload checks the header alone.
     #[inline]
-    pub(super) fn read(kind: Kind, words: &Words, payload: &'a [u8]) -> Result<Self, WireError> {
-        if let Some(field) = words.stray(kind) {
+    pub(super) fn read(kind: Kind, words: &RawHeader, payload: &'a [u8]) -> Result<Self, WireError> {
+        if let Some(field) = words.unexpected_field(kind) {
             return Err(WireError::NotZero { kind, field });
         }
-        let reader = Reader { kind, words };
+        let reader = FieldReader { kind, header: words };
         Ok(match kind {
             Kind::Register => Frame::Register(Register {
                 timestamp: reader.timestamp(),
@@ -292,7 +294,7 @@ impl<'a> Frame<'a> {
                 payload,
             }),
             Kind::Response => Frame::Response(Response { answer: reader.answer()?, payload }),
-            Kind::Drop => Frame::Drop(Dropped {
+            Kind::Drop => Frame::Drop(Rejection {
                 answer: reader.answer()?,
                 retry_after: Nanos32(words.value_u32(Field::RetryAfter)),
                 reason: reader.reason()?,
@@ -308,9 +310,10 @@ impl<'a> Frame<'a> {
             Kind::Deregister => Frame::Deregister,
             Kind::Ping => Frame::Ping(Ping { timestamp: reader.timestamp() }),
             Kind::Pong => Frame::Pong(Pong { timestamp: reader.timestamp() }),
-            Kind::Error => {
-                Frame::Error(Fatal { code: reader.code(ErrorCode::from_number)?, message: reader.message(payload)? })
-            }
+            Kind::Error => Frame::Error(FatalError {
+                code: reader.code(ErrorCode::from_number)?,
+                message: reader.message(payload)?,
+            }),
             Kind::Cancel => Frame::Cancel(Cancel { request: reader.request()? }),
         })
     }
@@ -327,7 +330,7 @@ pub(super) const fn payload_max(kind: Kind, limit: PayloadLimit) -> u32 {
 }
 
 #[inline]
-fn granted(words: Words, feedback: &Feedback) -> Words {
+fn with_feedback(words: RawHeader, feedback: &Feedback) -> RawHeader {
     words
         .with(Field::CreditId, feedback.credit.0)
         .with(Field::Custom, feedback.custom)
@@ -336,61 +339,61 @@ fn granted(words: Words, feedback: &Feedback) -> Words {
 }
 
 #[inline]
-fn answered(words: Words, answer: &Answer) -> Words {
-    granted(words, &answer.feedback)
+fn with_answer(words: RawHeader, answer: &Answer) -> RawHeader {
+    with_feedback(words, &answer.feedback)
         .with(Field::RequestId, answer.request.value())
         .with(Field::Timestamp, answer.timestamp.0)
         .with(Field::Sojourn, answer.sojourn.0.into())
 }
 
 /// Reads the fields that several kinds have. Where more than one is wrong, the first in the header is reported.
-struct Reader<'w> {
+struct FieldReader<'w> {
     kind: Kind,
-    words: &'w Words,
+    header: &'w RawHeader,
 }
 
-impl Reader<'_> {
+impl FieldReader<'_> {
     #[cold]
-    fn wrong(&self, field: Field) -> WireError {
-        WireError::Value { kind: self.kind, field, value: self.words.value(field) }
+    fn invalid_value(&self, field: Field) -> WireError {
+        WireError::Value { kind: self.kind, field, value: self.header.value(field) }
     }
 
     #[inline]
     fn timestamp(&self) -> Timestamp {
-        Timestamp(self.words.value(Field::Timestamp))
+        Timestamp(self.header.value(Field::Timestamp))
     }
 
     #[inline]
     fn credit(&self) -> CreditId {
-        CreditId(self.words.value(Field::CreditId))
+        CreditId(self.header.value(Field::CreditId))
     }
 
     #[inline]
     fn request(&self) -> Result<RequestId, WireError> {
-        RequestId::new(self.words.value(Field::RequestId)).ok_or_else(|| self.wrong(Field::RequestId))
+        RequestId::new(self.header.value(Field::RequestId)).ok_or_else(|| self.invalid_value(Field::RequestId))
     }
 
     #[inline]
     fn priority(&self, field: Field) -> Result<Priority, WireError> {
-        let level = self.words.value_u8(field);
+        let level = self.header.value_u8(field);
         let priority = Priority::new(level);
         // Priorities clamp; on the wire that would make two headers of one frame.
-        if priority.level() == level { Ok(priority) } else { Err(self.wrong(field)) }
+        if priority.level() == level { Ok(priority) } else { Err(self.invalid_value(field)) }
     }
 
     #[inline]
     fn payload_max(&self) -> Result<PayloadLimit, WireError> {
-        let bytes = self.words.value_u32(Field::PayloadMax);
+        let bytes = self.header.value_u32(Field::PayloadMax);
         let limit = PayloadLimit::new(bytes);
-        if limit.bytes() == bytes { Ok(limit) } else { Err(self.wrong(Field::PayloadMax)) }
+        if limit.bytes() == bytes { Ok(limit) } else { Err(self.invalid_value(Field::PayloadMax)) }
     }
 
     #[inline]
     fn feedback(&self) -> Result<Feedback, WireError> {
         Ok(Feedback {
-            window: Credits(self.words.value_u32(Field::Window)),
+            window: Credits(self.header.value_u32(Field::Window)),
             threshold: self.priority(Field::Threshold)?,
-            custom: self.words.value(Field::Custom),
+            custom: self.header.value(Field::Custom),
             credit: self.credit(),
         })
     }
@@ -401,20 +404,20 @@ impl Reader<'_> {
             request: self.request()?,
             timestamp: self.timestamp(),
             feedback: self.feedback()?,
-            sojourn: Nanos32(self.words.value_u32(Field::Sojourn)),
+            sojourn: Nanos32(self.header.value_u32(Field::Sojourn)),
         })
     }
 
     #[inline]
     fn code<T>(&self, meaning: fn(u8) -> Option<T>) -> Result<T, WireError> {
-        meaning(self.words.value_u8(Field::Code)).ok_or_else(|| self.wrong(Field::Code))
+        meaning(self.header.value_u8(Field::Code)).ok_or_else(|| self.invalid_value(Field::Code))
     }
 
     #[inline]
-    fn reason(&self) -> Result<DropReason, WireError> {
-        match self.code(DropReason::from_number)? {
-            DropReason::Cancelled if self.words.value_u8(Field::Version) < Version::Two.number() => {
-                Err(self.wrong(Field::Code))
+    fn reason(&self) -> Result<RejectCode, WireError> {
+        match self.code(RejectCode::from_number)? {
+            RejectCode::Cancelled if self.header.value_u8(Field::Version) < Version::Two.number() => {
+                Err(self.invalid_value(Field::Code))
             }
             reason => Ok(reason),
         }

@@ -116,7 +116,7 @@ impl Kind {
 
     /// The version that brought it.
     #[inline]
-    pub const fn since(self) -> Version {
+    pub const fn min_version(self) -> Version {
         match self {
             Kind::Cancel => Version::Two,
             _ => Version::One,
@@ -125,7 +125,7 @@ impl Kind {
 
     /// Whether `side` may send it.
     #[inline]
-    pub const fn may_come_from(self, side: Side) -> bool {
+    pub const fn is_sent_by(self, side: Side) -> bool {
         match self {
             Kind::Register | Kind::Call | Kind::Demand | Kind::Deregister | Kind::Cancel => {
                 matches!(side, Side::Client)
@@ -215,13 +215,13 @@ pub enum Field {
 
 /// Where a field lies: in which 8-byte word, from which bit, how many bits.
 #[derive(Clone, Copy)]
-struct Place {
+struct FieldLayout {
     word: usize,
     shift: u32,
     bits: u32,
 }
 
-impl Place {
+impl FieldLayout {
     /// The field's largest value.
     #[inline]
     const fn max(self) -> u64 {
@@ -255,18 +255,18 @@ impl Field {
 
     /// Bytes before it in the header.
     pub const fn offset(self) -> usize {
-        let place = self.place();
+        let place = self.layout();
         place.word * 8 + place.shift as usize / 8
     }
 
     /// Its size in bytes.
     #[inline]
     pub const fn size(self) -> usize {
-        self.place().bits as usize / 8
+        self.layout().bits as usize / 8
     }
 
     #[inline]
-    const fn place(self) -> Place {
+    const fn layout(self) -> FieldLayout {
         let (word, shift, bits) = match self {
             Field::Magic => (0, 0, 16),
             Field::Version => (0, 16, 8),
@@ -286,7 +286,7 @@ impl Field {
             Field::Code => (7, 48, 8),
             Field::Flags => (7, 56, 8),
         };
-        Place { word, shift, bits }
+        FieldLayout { word, shift, bits }
     }
 }
 
@@ -318,15 +318,15 @@ impl fmt::Display for Field {
 }
 
 /// The bits that each kind may set.
-static USED: [Words; Kind::ALL.len()] = {
-    let mut used = [Words([0; 8]); Kind::ALL.len()];
+static USED: [RawHeader; Kind::ALL.len()] = {
+    let mut used = [RawHeader([0; 8]); Kind::ALL.len()];
     let mut kind = 0;
     while kind < used.len() {
         let fields = Kind::ALL[kind].fields();
-        used[kind] = Words::ZERO.with(Field::Magic, 0xffff).with(Field::Version, 0xff).with(Field::Kind, 0xff);
+        used[kind] = RawHeader::ZERO.with(Field::Magic, 0xffff).with(Field::Version, 0xff).with(Field::Kind, 0xff);
         let mut field = 0;
         while field < fields.len() {
-            used[kind] = used[kind].with(fields[field], fields[field].place().max());
+            used[kind] = used[kind].with(fields[field], fields[field].layout().max());
             field += 1;
         }
         kind += 1;
@@ -336,15 +336,15 @@ static USED: [Words; Kind::ALL.len()] = {
 
 /// A header as eight little-endian words.
 #[derive(Clone, Copy)]
-pub(super) struct Words([u64; 8]);
+pub(super) struct RawHeader([u64; 8]);
 
-impl Words {
-    const ZERO: Words = Words([0; 8]);
+impl RawHeader {
+    const ZERO: RawHeader = RawHeader([0; 8]);
 
     /// The header of a `kind` frame with `payload_len` bytes to follow, and nothing else in it yet.
     #[inline]
     pub(super) const fn new(version: Version, kind: Kind, payload_len: u32) -> Self {
-        Words::ZERO
+        RawHeader::ZERO
             .with(Field::Magic, MAGIC as u64)
             .with(Field::Version, version.number() as u64)
             .with(Field::Kind, kind.number() as u64)
@@ -354,7 +354,7 @@ impl Words {
     #[inline]
     pub(super) fn read(bytes: &[u8; HEADER_LEN]) -> Self {
         let (words, _) = bytes.as_chunks::<8>();
-        let mut read = Words::ZERO;
+        let mut read = RawHeader::ZERO;
         for (to, from) in read.0.iter_mut().zip(words) {
             *to = u64::from_le_bytes(*from);
         }
@@ -364,7 +364,7 @@ impl Words {
     /// Only the first of the eight words.
     #[inline]
     pub(super) fn first(bytes: &[u8; 8]) -> Self {
-        let mut read = Words::ZERO;
+        let mut read = RawHeader::ZERO;
         read.0[0] = u64::from_le_bytes(*bytes);
         read
     }
@@ -386,7 +386,7 @@ impl Words {
 
     #[inline]
     pub(super) const fn value(&self, field: Field) -> u64 {
-        let place = field.place();
+        let place = field.layout();
         (self.0[place.word] >> place.shift) & place.max()
     }
 
@@ -405,7 +405,7 @@ impl Words {
     /// With `field`, so far zero, set to `value`.
     #[inline]
     pub(super) const fn with(mut self, field: Field, value: u64) -> Self {
-        let place = field.place();
+        let place = field.layout();
         debug_assert!(value <= place.max() && self.value(field) == 0);
         self.0[place.word] |= value << place.shift;
         self
@@ -413,16 +413,16 @@ impl Words {
 
     /// The first field that a `kind` frame doesn't use and that isn't zero.
     #[inline]
-    pub(super) fn stray(&self, kind: Kind) -> Option<Field> {
+    pub(super) fn unexpected_field(&self, kind: Kind) -> Option<Field> {
         let used = &USED[kind as usize - 1].0;
         let stray = self.0.iter().zip(used).fold(0, |stray, (word, used)| stray | (word & !used));
-        if stray == 0 { None } else { self.first_stray(used) }
+        if stray == 0 { None } else { self.first_unexpected(used) }
     }
 
     #[cold]
-    fn first_stray(&self, used: &[u64; 8]) -> Option<Field> {
+    fn first_unexpected(&self, used: &[u64; 8]) -> Option<Field> {
         let left = |field: &Field| {
-            let place = field.place();
+            let place = field.layout();
             (self.0[place.word] & !used[place.word]) >> place.shift & place.max() != 0
         };
         Field::ALL.into_iter().find(left)

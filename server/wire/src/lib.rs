@@ -59,24 +59,25 @@
 
 #![forbid(unsafe_code)]
 
+mod client_protocol;
 mod code;
 mod decoder;
 mod encoder;
 mod error;
 mod frame;
-mod greeting;
 mod header;
 mod server_protocol;
 mod value;
 
-pub use code::{DropReason, ErrorCode, FailureCode, Regime};
-pub use decoder::{Decoded, Decoder, decode};
+pub use client_protocol::ClientProtocol;
+pub use code::{ErrorCode, FailureCode, Regime, RejectCode};
+pub use decoder::{DecodeStatus, Decoder, decode};
 pub use encoder::Encoder;
 pub use error::{EncodeError, WireError};
 pub use frame::{
-    Answer, Call, Cancel, Credit, Demand, Dropped, Failure, Fatal, Frame, Ping, Pong, Register, Response, Welcome,
+    Answer, Call, Cancel, Credit, Demand, Failure, FatalError, Frame, Ping, Pong, Register, Rejection, Response,
+    Welcome,
 };
-pub use greeting::Greeting;
 pub use header::{Field, HEADER_LEN, Kind, MAGIC, Side, Version};
 pub use leeward_core::units::CreditId;
 pub use server_protocol::ServerProtocol;

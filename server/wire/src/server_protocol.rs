@@ -41,7 +41,7 @@ const LINES: [(&[u8], ServerProtocol); 11] = [
 
 impl ServerProtocol {
     /// Recognises the protocol by a server's first bytes, as far as they came; `None` for too few, or for others.
-    pub fn of(first: &[u8]) -> Option<ServerProtocol> {
+    pub fn detect(first: &[u8]) -> Option<ServerProtocol> {
         let [low, high] = MAGIC.to_le_bytes();
         match *first {
             [a, b, version, ..] if (a, b) == (low, high) && Version::from_number(version).is_some() => {
@@ -90,7 +90,7 @@ mod tests {
             (b"-NOAUTH Authentication required.\r\n", Some(ServerProtocol::Redis)),
             (b"SSH-2.0-OpenSSH_9.2\r\n", Some(ServerProtocol::Ssh)),
         ] {
-            assert_eq!(ServerProtocol::of(first), protocol, "{first:?}");
+            assert_eq!(ServerProtocol::detect(first), protocol, "{first:?}");
         }
         let others = [
             &b""[..],
@@ -105,7 +105,7 @@ mod tests {
             b"220 mail\r\n",
         ];
         for first in others {
-            assert_eq!(ServerProtocol::of(first), None, "{first:?}");
+            assert_eq!(ServerProtocol::detect(first), None, "{first:?}");
         }
     }
 }

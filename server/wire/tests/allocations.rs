@@ -6,17 +6,17 @@ mod support;
 
 use std::hint::black_box;
 
-use leeward_testkit::allocator::{Counting, allocations, allocations_in};
+use leeward_testkit::allocator::{CountingAllocator, allocations, allocations_in};
 use leeward_wire::{Decoder, Encoder, PayloadLimit, Side, Version};
 use support::{examples, sender};
 
 #[global_allocator]
-static ALLOCATOR: Counting = Counting;
+static ALLOCATOR: CountingAllocator = CountingAllocator;
 
 #[test]
 fn nothing_is_allocated_per_frame() {
     let frames: Vec<_> = examples().into_iter().map(|(_, frame)| frame).collect();
-    let encoder = Encoder::new(PayloadLimit::DEFAULT).speaking(Version::NEWEST);
+    let encoder = Encoder::new(PayloadLimit::DEFAULT).with_version(Version::NEWEST);
     for from in [Side::Client, Side::Server] {
         let mut decoder = Decoder::new(from, PayloadLimit::DEFAULT);
         let mut out = Vec::with_capacity(4096);
@@ -27,7 +27,7 @@ fn nothing_is_allocated_per_frame() {
             }
             for piece in out.chunks(chunk) {
                 decoder.spare()[..piece.len()].copy_from_slice(piece);
-                decoder.filled(piece.len());
+                decoder.advance(piece.len());
                 while let Some(frame) = decoder.next_frame().unwrap() {
                     black_box(frame);
                 }

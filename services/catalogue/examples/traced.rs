@@ -11,7 +11,7 @@
 
 use leeward_core::units::Nanos;
 use leeward_host::Recording;
-use leeward_rpc::server::{Failed, Handler, Request, Server};
+use leeward_rpc::server::{Handler, HandlerError, Request, Server};
 use leeward_trace::{request, trace};
 use std::hint::black_box;
 use std::path::Path;
@@ -45,7 +45,7 @@ struct Store {
 }
 
 impl Handler for Store {
-    fn call(&self, _: &Request<'_>, _: &mut Vec<u8>) -> Result<(), Failed> {
+    fn call(&self, _: &Request<'_>, _: &mut Vec<u8>) -> Result<(), HandlerError> {
         let number = self.executed.fetch_add(1, Ordering::Relaxed) + 1;
         let _request = request(number); // for the profiler, until the end of this function
         look_up();

@@ -6,78 +6,78 @@
 pub mod data;
 
 use leeward_core::units::UnitError;
-use leeward_hdsearch::case::{HdSearchCase, HdSearchLeafCase};
-use leeward_kv::case::KvCase;
-use leeward_recommend::case::{RecommendCase, RecommendLeafCase};
-use leeward_router::case::{RouterCase, RouterLeafCase};
-use leeward_search::case::SearchCase;
+use leeward_hdsearch::definition::{HdSearchDefinition, HdSearchLeafDefinition};
+use leeward_kv::definition::KvDefinition;
+use leeward_recommend::definition::{RecommendDefinition, RecommendLeafDefinition};
+use leeward_router::definition::{RouterDefinition, RouterLeafDefinition};
+use leeward_search::definition::SearchDefinition;
 use leeward_services::arguments::Argument;
-use leeward_services::case::{Case, Requests};
-use leeward_services::disk::DiskCase;
-use leeward_services::echo::EchoCase;
-use leeward_services::synthetic::SyntheticCase;
-use leeward_services::tier::TierCase;
-use leeward_services::wait::WaitCase;
-use leeward_sets::case::{SetsCase, SetsLeafCase};
+use leeward_services::definition::{Requests, ServiceDefinition};
+use leeward_services::disk::DiskDefinition;
+use leeward_services::echo::EchoDefinition;
+use leeward_services::synthetic::SyntheticDefinition;
+use leeward_services::tier::TierDefinition;
+use leeward_services::wait::WaitDefinition;
+use leeward_sets::definition::{SetsDefinition, SetsLeafDefinition};
 use std::sync::Arc;
 
 /// All services, in the order in which they are listed. The first is served and asked if none is named.
-const BUILTIN: [&dyn Case; 15] = [
-    &SyntheticCase,
-    &EchoCase,
-    &WaitCase,
-    &DiskCase,
-    &TierCase,
-    &KvCase,
-    &SearchCase,
-    &HdSearchCase,
-    &HdSearchLeafCase,
-    &RouterCase,
-    &RouterLeafCase,
-    &SetsCase,
-    &SetsLeafCase,
-    &RecommendCase,
-    &RecommendLeafCase,
+const BUILTIN: [&dyn ServiceDefinition; 15] = [
+    &SyntheticDefinition,
+    &EchoDefinition,
+    &WaitDefinition,
+    &DiskDefinition,
+    &TierDefinition,
+    &KvDefinition,
+    &SearchDefinition,
+    &HdSearchDefinition,
+    &HdSearchLeafDefinition,
+    &RouterDefinition,
+    &RouterLeafDefinition,
+    &SetsDefinition,
+    &SetsLeafDefinition,
+    &RecommendDefinition,
+    &RecommendLeafDefinition,
 ];
 
 /// Services by name.
 #[derive(Clone, Debug)]
 pub struct Catalogue {
-    cases: Vec<&'static dyn Case>,
+    services: Vec<&'static dyn ServiceDefinition>,
 }
 
 impl Catalogue {
     /// All services that come with Leeward.
     pub fn builtin() -> Self {
-        Catalogue { cases: BUILTIN.to_vec() }
+        Catalogue { services: BUILTIN.to_vec() }
     }
 
     /// The same with one more, for programs and tests that bring a service of their own.
     #[must_use]
-    pub fn with(mut self, case: &'static dyn Case) -> Self {
-        self.cases.push(case);
+    pub fn with(mut self, case: &'static dyn ServiceDefinition) -> Self {
+        self.services.push(case);
         self
     }
 
     /// The services in their order.
-    pub fn cases(&self) -> impl Iterator<Item = &'static dyn Case> {
-        self.cases.iter().copied()
+    pub fn services(&self) -> impl Iterator<Item = &'static dyn ServiceDefinition> {
+        self.services.iter().copied()
     }
 
     /// Names of the services in their order.
     pub fn names(&self) -> Vec<&'static str> {
-        self.cases().map(Case::name).collect()
+        self.services().map(ServiceDefinition::name).collect()
     }
 
     /// The service of this name, or with this alias.
-    pub fn find(&self, name: &str) -> Option<&'static dyn Case> {
-        self.cases().find(|case| case.name() == name || case.aliases().contains(&name))
+    pub fn find(&self, name: &str) -> Option<&'static dyn ServiceDefinition> {
+        self.services().find(|case| case.name() == name || case.aliases().contains(&name))
     }
 
     /// The arguments of all services, those that several share once.
     pub fn arguments(&self) -> Vec<&'static Argument> {
         let mut arguments: Vec<&Argument> = Vec::new();
-        for argument in self.cases().flat_map(Case::arguments) {
+        for argument in self.services().flat_map(ServiceDefinition::arguments) {
             if arguments.iter().all(|known| known.name != argument.name) {
                 arguments.push(argument);
             }
@@ -99,18 +99,18 @@ impl Catalogue {
     /// # Ok::<(), leeward_core::units::UnitError>(())
     /// ```
     pub fn requests(&self, text: &str) -> Result<Arc<dyn Requests>, UnitError> {
-        let Some((case, name)) = self.begun(text) else { return SyntheticCase.requests(text) };
+        let Some((case, name)) = self.match_prefix(text) else { return SyntheticDefinition.requests(text) };
         case.requests(&format!("{}{}", case.name(), &text[name.len()..]))
     }
 
     /// The service that a text of [`Catalogue::requests`] names; `None` for a service time.
-    pub fn named(&self, text: &str) -> Option<&'static dyn Case> {
-        self.begun(text).map(|(case, _)| case)
+    pub fn find_by_requests(&self, text: &str) -> Option<&'static dyn ServiceDefinition> {
+        self.match_prefix(text).map(|(case, _)| case)
     }
 
     /// The service with whose name, or alias, a text begins, and which of these it is: the longest.
-    fn begun(&self, text: &str) -> Option<(&'static dyn Case, &'static str)> {
-        let names = self.cases().flat_map(|case| {
+    fn match_prefix(&self, text: &str) -> Option<(&'static dyn ServiceDefinition, &'static str)> {
+        let names = self.services().flat_map(|case| {
             let own = std::iter::once(case.name()).chain(case.aliases().iter().copied());
             own.map(move |name| (case, name))
         });
@@ -134,13 +134,14 @@ mod tests {
         let times = ["exp:10us", "const:10us", "bimodal:10us", "lognormal:10us:1.5", "file:times.txt"];
         for name in &names {
             assert_eq!(names.iter().filter(|other| *other == name).count(), 1, "{name}");
-            assert_eq!(catalogue.named(name).map(Case::name), Some(*name));
+            assert_eq!(catalogue.find_by_requests(name).map(ServiceDefinition::name), Some(*name));
             assert!(!times.iter().any(|text| text.starts_with(name)), "{name} is how a service time begins");
         }
-        for argument in catalogue.cases().flat_map(Case::arguments) {
+        for argument in catalogue.services().flat_map(ServiceDefinition::arguments) {
             let shared = catalogue.arguments().into_iter().find(|known| known.name == argument.name).unwrap();
             // A check is a function, which may have several addresses.
-            let told = |argument: &Argument| (argument.value_name, argument.help, argument.default, argument.elsewhere);
+            let told =
+                |argument: &Argument| (argument.value_name, argument.help, argument.default, argument.unsupported);
             assert_eq!(told(argument), told(shared), "one name, two arguments");
             assert!(argument.default.is_none() || argument.default_value().is_some(), "{}", argument.name);
         }
@@ -150,7 +151,7 @@ mod tests {
     fn an_alias_is_taken_for_the_name() {
         let catalogue = Catalogue::builtin();
         for (alias, name) in [("set-algebra", "sets"), ("set-algebra-leaf", "sets-leaf")] {
-            assert_eq!(catalogue.find(alias).map(Case::name), Some(name));
+            assert_eq!(catalogue.find(alias).map(ServiceDefinition::name), Some(name));
             assert_eq!(catalogue.requests(alias).unwrap().to_string(), name);
             assert!(!catalogue.names().contains(&alias));
         }

@@ -7,14 +7,14 @@ use leeward_core::params::Params;
 use leeward_core::registry::Environment;
 use leeward_core::units::{Nanos, UnitError};
 use leeward_load::{LoadConfig, LoadReport, Plan};
-use leeward_rpc::ask::Ask;
-use leeward_rpc::server::{Builder, Failed, Handler, Request, Server, ServerError};
+use leeward_rpc::generator::RequestGenerator;
+use leeward_rpc::server::{Builder, Handler, HandlerError, Request, Server, ServerError};
 use leeward_rpc::wire::Method;
-use leeward_runtime::Idle;
-use leeward_services::arguments::{Argument, Elsewhere, Kind, Value, Values};
-use leeward_services::case::{Case, CaseError, Progress, Requests, Target};
-use leeward_services::served::{Backend, Bottleneck, Served};
-use leeward_workload::Service;
+use leeward_runtime::IdlePolicy;
+use leeward_services::arguments::{Argument, Kind, UnsupportedPolicy, Value, Values};
+use leeward_services::backend::{Backend, Bottleneck, InProcessService};
+use leeward_services::definition::{PrepareError, Progress, Requests, ServiceDefinition, Target};
+use leeward_workload::ServiceTime;
 use std::fmt::{self, Display, Formatter};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -24,7 +24,7 @@ use std::sync::atomic::AtomicBool;
 struct Shift(u8);
 
 impl Handler for Shift {
-    fn call(&self, request: &Request<'_>, reply: &mut Vec<u8>) -> Result<(), Failed> {
+    fn call(&self, request: &Request<'_>, reply: &mut Vec<u8>) -> Result<(), HandlerError> {
         reply.extend(request.payload.iter().map(|byte| byte.wrapping_add(self.0)));
         Ok(())
     }
@@ -37,7 +37,7 @@ impl Backend for Shift {
 }
 
 #[derive(Debug)]
-struct ShiftCase;
+struct ShiftDefinition;
 
 const BY: Argument = Argument {
     name: "by",
@@ -45,10 +45,10 @@ const BY: Argument = Argument {
     help: "Number to add to each byte",
     kind: Kind::Count { least: 1, most: 255 },
     default: Some("1"),
-    elsewhere: Elsewhere::Refused,
+    unsupported: UnsupportedPolicy::Refused,
 };
 
-impl Case for ShiftCase {
+impl ServiceDefinition for ShiftDefinition {
     fn name(&self) -> &'static str {
         "shift"
     }
@@ -61,9 +61,9 @@ impl Case for ShiftCase {
         &[BY]
     }
 
-    fn open(&self, values: &Values, _: usize, _: &Progress<'_>) -> Result<Box<dyn Backend>, CaseError> {
+    fn open(&self, values: &Values, _: usize, _: &Progress<'_>) -> Result<Box<dyn Backend>, PrepareError> {
         let by = values.count(BY.name).and_then(|by| u8::try_from(by).ok());
-        by.map(|by| Box::new(Shift(by)) as Box<dyn Backend>).ok_or_else(|| CaseError::input("--by is missing"))
+        by.map(|by| Box::new(Shift(by)) as Box<dyn Backend>).ok_or_else(|| PrepareError::input("--by is missing"))
     }
 
     fn requests_help(&self) -> &'static str {
@@ -88,8 +88,8 @@ impl Display for Bytes {
     }
 }
 
-impl Ask for Bytes {
-    fn ask(&self, random: u64, payload: &mut Vec<u8>) -> Method {
+impl RequestGenerator for Bytes {
+    fn generate(&self, random: u64, payload: &mut Vec<u8>) -> Method {
         payload.extend_from_slice(&random.to_le_bytes());
         Method(0)
     }
@@ -100,13 +100,18 @@ impl Ask for Bytes {
 }
 
 impl Requests for Bytes {
-    fn prepare(&self, _: &Target<'_>) -> Result<Option<Arc<dyn Ask>>, CaseError> {
+    fn prepare(&self, _: &Target<'_>) -> Result<Option<Arc<dyn RequestGenerator>>, PrepareError> {
         Ok(Some(Arc::new(*self)))
     }
 
-    fn both_ends(&self, _: &Progress<'_>) -> Result<Served, CaseError> {
-        let ask = Some(Arc::new(*self) as Arc<dyn Ask>);
-        Ok(Served { backend: Arc::new(Shift(1)), ask, words: None, bottleneck: Bottleneck::Cores })
+    fn prepare_in_process(&self, _: &Progress<'_>) -> Result<InProcessService, PrepareError> {
+        let ask = Some(Arc::new(*self) as Arc<dyn RequestGenerator>);
+        Ok(InProcessService {
+            backend: Arc::new(Shift(1)),
+            generator: ask,
+            description: None,
+            bottleneck: Bottleneck::Cores,
+        })
     }
 }
 
@@ -116,23 +121,23 @@ fn load(server: &Server, requests: &dyn Requests) -> LoadReport {
     let (address, params) = (server.address(), Params::default());
     let target = Target { address, algorithm: &none::ALGORITHM, params: &params, rtt, slo, encryption: None };
     let config = LoadConfig { ask: requests.prepare(&target).unwrap(), ..LoadConfig::new(address, slo) };
-    let (service, duration) = (Service::Constant(Nanos(1_000)), Nanos::from_millis(100));
+    let (service, duration) = (ServiceTime::Constant(Nanos(1_000)), Nanos::from_millis(100));
     let plan = Plan::Closed { connections: 2, outstanding: 1, service, seed: 1, duration };
     let client = || (none::ALGORITHM.build_client)(&params, &Environment::new(1, rtt, slo));
     leeward_load::run(&config, &plan, client, &AtomicBool::new(false), |_| {}).unwrap().report
 }
 
 fn builder() -> Builder {
-    Server::builder().idle(Idle::Block)
+    Server::builder().idle(IdlePolicy::Block)
 }
 
 #[test]
 fn a_service_of_ones_own_is_served_and_loaded() {
-    let catalogue = Catalogue::builtin().with(&ShiftCase);
+    let catalogue = Catalogue::builtin().with(&ShiftDefinition);
     assert_eq!(catalogue.names().last(), Some(&"shift"));
     let case = catalogue.find("shift").unwrap();
     let requests = catalogue.requests("shift").unwrap();
-    assert!(catalogue.requests("shifts").is_err() && requests.times().is_none());
+    assert!(catalogue.requests("shifts").is_err() && requests.service_times().is_none());
     let mut values = Values::defaults(catalogue.arguments());
     let server = case.open(&values, 1, &|_| {}).unwrap().start(builder(), "127.0.0.1:0").unwrap();
     let report = load(&server, &*requests);
@@ -150,8 +155,9 @@ fn a_service_of_ones_own_is_served_and_loaded() {
 
 #[test]
 fn both_ends_of_it_run_in_one_process() {
-    let served = Catalogue::builtin().with(&ShiftCase).requests("shift").unwrap().both_ends(&|_| {}).unwrap();
-    assert!(served.is_measured() && !served.takes_locks());
+    let served =
+        Catalogue::builtin().with(&ShiftDefinition).requests("shift").unwrap().prepare_in_process(&|_| {}).unwrap();
+    assert!(served.is_measured() && !served.is_lock_bound());
     // Again and again, as runs of an experiment do.
     for _ in 0..2 {
         let server = served.start(builder(), "127.0.0.1:0").unwrap();

@@ -66,9 +66,9 @@ impl Source {
     }
 
     /// A question: a noisy copy of a point, or now and then a point of no cluster. `turn` tells questions apart.
-    pub fn question(&self, turn: u64) -> Vec<f32> {
+    pub fn query(&self, turn: u64) -> Vec<f32> {
         let points = match self {
-            Source::Synthetic(synthetic) => return synthetic.question(turn),
+            Source::Synthetic(synthetic) => return synthetic.query(turn),
             Source::File { points, .. } => points,
         };
         let mut rng = Rng::new(SEED ^ turn.wrapping_mul(0xA24B_AED4_963E_E407), Purpose::Data);
@@ -150,7 +150,7 @@ impl Synthetic {
     }
 
     /// A question: a noisy copy of a point, or now and then a point of no cluster. `turn` tells questions apart.
-    pub fn question(&self, turn: u64) -> Vec<f32> {
+    pub fn query(&self, turn: u64) -> Vec<f32> {
         let mut rng = Rng::new(self.seed ^ turn.wrapping_mul(0xA24B_AED4_963E_E407), Purpose::Data);
         let misses = rng.unit() < 0.05;
         let near = rng.below(u64::from(self.count)) as u32;

@@ -46,7 +46,7 @@ pub struct Nearest {
 
 impl Nearest {
     /// Begins anew.
-    pub fn begin(&mut self, most: usize) {
+    pub fn reset(&mut self, most: usize) {
         self.heap.clear();
         self.most = most;
     }
@@ -103,7 +103,7 @@ mod tests {
             let mut nearest = Nearest::default();
             // Twice, for the second finds the memory of the first.
             for _ in 0..2 {
-                nearest.begin(most);
+                nearest.reset(most);
                 all.iter().rev().for_each(|candidate| nearest.offer(*candidate));
             }
             let mut sorted = all;

@@ -30,7 +30,7 @@ struct Table {
 
 /// Memory of a search, used again by later ones.
 #[derive(Clone, Debug, Default)]
-pub struct Search {
+pub struct SearchScratch {
     seen: Vec<u64>,
     found: Vec<u32>,
     margins: Vec<(f32, usize)>,
@@ -72,7 +72,7 @@ impl Tables {
     }
 
     /// Numbers of the points that may be near, each once, in the order in which they were found.
-    pub fn candidates<'a>(&self, point: &[f32], search: &'a mut Search) -> &'a [u32] {
+    pub fn candidates<'a>(&self, point: &[f32], search: &'a mut SearchScratch) -> &'a [u32] {
         search.begin(self.count);
         for table in 0..TABLES {
             let mut bucket = 0;
@@ -120,7 +120,7 @@ impl Table {
     }
 }
 
-impl Search {
+impl SearchScratch {
     fn begin(&mut self, count: u32) {
         // Only what the last search has marked.
         for id in self.found.drain(..) {
@@ -152,7 +152,7 @@ mod tests {
 
     fn nearest(question: &[f32], points: &Points, among: impl Iterator<Item = u32>) -> Vec<Neighbour> {
         let mut nearest = Nearest::default();
-        nearest.begin(10);
+        nearest.reset(10);
         for id in among {
             nearest.offer(Neighbour { id, distance: squared(question, points.get(id as usize).unwrap()) });
         }
@@ -163,10 +163,10 @@ mod tests {
     fn most_of_the_ten_nearest_are_among_the_candidates() {
         let points = DATA.points(0..DATA.count);
         let tables = Tables::new(&points, 1);
-        let mut search = Search::default();
+        let mut search = SearchScratch::default();
         let (mut found, mut wanted, mut looked) = (0, 0, 0);
         for turn in 0..200 {
-            let question = DATA.question(turn);
+            let question = DATA.query(turn);
             let candidates = tables.candidates(&question, &mut search).to_vec();
             let truth = nearest(&question, &points, 0..DATA.count);
             found += truth.iter().filter(|neighbour| candidates.contains(&neighbour.id)).count();
@@ -181,10 +181,10 @@ mod tests {
     fn nine_in_ten_are_found_by_a_fiftieth_of_the_distances() {
         let data = Synthetic { dimensions: 64, count: 150_000, seed: 5 };
         let points = data.points(0..data.count);
-        let (tables, mut search) = (Tables::new(&points, 1), Search::default());
+        let (tables, mut search) = (Tables::new(&points, 1), SearchScratch::default());
         let (mut found, mut wanted, mut looked) = (0, 0, 0);
         for turn in 0..60 {
-            let question = data.question(turn);
+            let question = data.query(turn);
             let candidates = tables.candidates(&question, &mut search);
             looked += candidates.len();
             let near = nearest(&question, &points, candidates.iter().copied());
@@ -201,10 +201,10 @@ mod tests {
     fn candidates_are_there_once_and_a_search_leaves_nothing_behind() {
         let points = DATA.points(0..2_000);
         let tables = Tables::new(&points, 1);
-        let mut search = Search::default();
+        let mut search = SearchScratch::default();
         for turn in 0..50 {
-            let question = DATA.question(turn);
-            let again = tables.candidates(&question, &mut Search::default()).to_vec();
+            let question = DATA.query(turn);
+            let again = tables.candidates(&question, &mut SearchScratch::default()).to_vec();
             let found = tables.candidates(&question, &mut search);
             assert_eq!(found, &again[..]);
             let distinct: std::collections::BTreeSet<_> = found.iter().collect();

@@ -2,8 +2,8 @@
 
 use crate::data::Points;
 use crate::distance::{Nearest, Neighbour, squared};
-use crate::wire::{NEAREST, Question, append_found, read_candidates};
-use leeward_rpc::server::{Failed, Handler, Request};
+use crate::wire::{NEAREST, Query, append_neighbours, read_candidates};
+use leeward_rpc::server::{Handler, HandlerError, Request};
 use std::cell::RefCell;
 use std::sync::Arc;
 
@@ -31,27 +31,27 @@ impl HdSearchLeaf {
         HdSearchLeaf { points: Arc::new(points), first }
     }
 
-    fn search(&self, argument: &[u8], scratch: &mut Scratch, reply: &mut Vec<u8>) -> Result<(), Failed> {
-        let (question, rest) = Question::read(argument, self.points.dimensions())?;
+    fn search(&self, argument: &[u8], scratch: &mut Scratch, reply: &mut Vec<u8>) -> Result<(), HandlerError> {
+        let (question, rest) = Query::read(argument, self.points.dimensions())?;
         scratch.point.clear();
         scratch.point.extend(question.coordinates());
-        scratch.nearest.begin(question.wanted.into());
+        scratch.nearest.reset(question.count.into());
         for id in read_candidates(rest)? {
             let place = id.checked_sub(self.first).and_then(|place| self.points.get(place as usize));
             let Some(there) = place else {
-                return Err(Failed::Because(format!("point {id} is not here")));
+                return Err(HandlerError::Message(format!("point {id} is not here")));
             };
             scratch.nearest.offer(Neighbour { id, distance: squared(&scratch.point, there) });
         }
-        append_found(scratch.nearest.sorted(), reply);
+        append_neighbours(scratch.nearest.sorted(), reply);
         Ok(())
     }
 }
 
 impl Handler for HdSearchLeaf {
-    fn call(&self, request: &Request<'_>, reply: &mut Vec<u8>) -> Result<(), Failed> {
+    fn call(&self, request: &Request<'_>, reply: &mut Vec<u8>) -> Result<(), HandlerError> {
         if request.method != NEAREST {
-            return Err(Failed::UnknownMethod);
+            return Err(HandlerError::UnknownMethod);
         }
         SCRATCH.with_borrow_mut(|scratch| self.search(request.payload, scratch, reply))
     }

@@ -10,8 +10,8 @@
 
 #![forbid(unsafe_code)]
 
-pub mod case;
 pub mod data;
+pub mod definition;
 pub mod distance;
 mod file;
 pub mod hashing;

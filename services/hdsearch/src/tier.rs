@@ -1,10 +1,10 @@
 //! The mid-tier: finds candidates, asks the leaves that hold them, and merges what they found.
 
 use crate::distance::{Nearest, Neighbour};
-use crate::hashing::{Search, Tables};
-use crate::wire::{NEAREST, Question, append_candidates, append_found, read_found};
-use leeward_rpc::server::{Failed, Request};
-use leeward_rpc::tier::{Calls, Enough, LeafId, MidTier, Replies, Reply, Step};
+use crate::hashing::{SearchScratch, Tables};
+use crate::wire::{NEAREST, Query, append_candidates, append_neighbours, read_neighbours};
+use leeward_rpc::server::{HandlerError, Request};
+use leeward_rpc::tier::{Calls, GatherCondition, LeafId, MidTier, Replies, Reply, Step};
 use leeward_services::tiers::shard::Shard;
 use std::sync::Arc;
 
@@ -18,12 +18,12 @@ pub struct HdSearch {
 
 /// A search on its way.
 #[derive(Debug, Default)]
-pub struct Searching {
-    wanted: usize,
+pub struct SearchState {
+    count: usize,
     point: Vec<f32>,
-    search: Search,
+    scratch: SearchScratch,
     /// Candidates of each leaf.
-    of_leaf: Vec<Vec<u32>>,
+    candidates: Vec<Vec<u32>>,
     nearest: Nearest,
 }
 
@@ -40,31 +40,31 @@ impl HdSearch {
 }
 
 impl MidTier for HdSearch {
-    type State = Searching;
+    type State = SearchState;
 
     fn begin(
         &self,
         request: &Request<'_>,
-        state: &mut Searching,
+        state: &mut SearchState,
         calls: &mut Calls<'_>,
         _: &mut Vec<u8>,
-    ) -> Result<Step, Failed> {
+    ) -> Result<Step, HandlerError> {
         if request.method != NEAREST {
-            return Err(Failed::UnknownMethod);
+            return Err(HandlerError::UnknownMethod);
         }
-        let (question, rest) = Question::read(request.payload, self.tables.dimensions())?;
+        let (question, rest) = Query::read(request.payload, self.tables.dimensions())?;
         if !rest.is_empty() {
-            return Err(Failed::Because(format!("{} bytes behind the question", rest.len())));
+            return Err(HandlerError::Message(format!("{} bytes behind the question", rest.len())));
         }
-        state.wanted = question.wanted.into();
+        state.count = question.count.into();
         state.point.clear();
         state.point.extend(question.coordinates());
-        state.of_leaf.resize(self.ends.len(), Vec::new());
-        state.of_leaf.iter_mut().for_each(Vec::clear);
-        for id in self.tables.candidates(&state.point, &mut state.search) {
-            state.of_leaf[self.leaf_of(*id)].push(*id);
+        state.candidates.resize(self.ends.len(), Vec::new());
+        state.candidates.iter_mut().for_each(Vec::clear);
+        for id in self.tables.candidates(&state.point, &mut state.scratch) {
+            state.candidates[self.leaf_of(*id)].push(*id);
         }
-        for (leaf, ids) in (0..).map(LeafId).zip(&state.of_leaf) {
+        for (leaf, ids) in (0..).map(LeafId).zip(&state.candidates) {
             if !ids.is_empty() {
                 let write = |argument: &mut Vec<u8>| {
                     question.append(argument);
@@ -73,34 +73,34 @@ impl MidTier for HdSearch {
                 calls.call(leaf, NEAREST, write).repeatable();
             }
         }
-        Ok(Step::Gather(Enough::All))
+        Ok(Step::Gather(GatherCondition::All))
     }
 
     fn resume(
         &self,
-        state: &mut Searching,
+        state: &mut SearchState,
         came: &Replies<'_>,
         _: &mut Calls<'_>,
         reply: &mut Vec<u8>,
-    ) -> Result<Step, Failed> {
+    ) -> Result<Step, HandlerError> {
         let mut answered = 0;
-        state.nearest.begin(state.wanted);
+        state.nearest.reset(state.count);
         for said in came.iter() {
             // An answer that is none counts as missing.
             let Reply::Result(bytes) = said else { continue };
-            let Some(found) = read_found(bytes).filter(|_| self.are_known(bytes)) else { continue };
+            let Some(found) = read_neighbours(bytes).filter(|_| self.are_valid(bytes)) else { continue };
             answered += 1;
             found.for_each(|neighbour: Neighbour| state.nearest.offer(neighbour));
         }
         // There are fewer leaves than a byte says (`Leaves`).
         reply.extend_from_slice(&[came.len() as u8, answered]);
-        append_found(state.nearest.sorted(), reply);
+        append_neighbours(state.nearest.sorted(), reply);
         Ok(Step::Done)
     }
 }
 
 impl HdSearch {
-    fn are_known(&self, bytes: &[u8]) -> bool {
-        read_found(bytes).is_some_and(|mut found| found.all(|neighbour| neighbour.id < self.tables.count()))
+    fn are_valid(&self, bytes: &[u8]) -> bool {
+        read_neighbours(bytes).is_some_and(|mut found| found.all(|neighbour| neighbour.id < self.tables.count()))
     }
 }

@@ -1,7 +1,7 @@
 //! Arguments and results as bytes, little-endian. Nothing is copied when it is read.
 
 use crate::distance::Neighbour;
-use leeward_rpc::server::Failed;
+use leeward_rpc::server::HandlerError;
 use leeward_rpc::wire::Method;
 
 /// `nearest`: how many are wanted (2 bytes), the dimensions (2), a 32-bit float for each. A leaf's argument goes on with a
@@ -10,44 +10,44 @@ use leeward_rpc::wire::Method;
 /// those answered.
 pub const NEAREST: Method = Method(0);
 /// Neighbours that may be asked for.
-pub const WANTED_MAX: u16 = 1_000;
+pub const NEIGHBOURS_MAX: u16 = 1_000;
 
 /// A question.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Question<'a> {
+pub struct Query<'a> {
     /// How many neighbours are wanted.
-    pub wanted: u16,
+    pub count: u16,
     /// The point's coordinates, four bytes each.
     pub point: &'a [[u8; 4]],
 }
 
-fn refused(words: String) -> Failed {
-    Failed::Because(words)
+fn failure(words: String) -> HandlerError {
+    HandlerError::Message(words)
 }
 
-impl<'a> Question<'a> {
+impl<'a> Query<'a> {
     /// Reads a question about points of so many `dimensions`, and what follows it.
     ///
     /// # Errors
     /// It is cut short, about another space, wants nothing or too much, or a coordinate is no number.
-    pub fn read(argument: &'a [u8], dimensions: usize) -> Result<(Self, &'a [u8]), Failed> {
+    pub fn read(argument: &'a [u8], dimensions: usize) -> Result<(Self, &'a [u8]), HandlerError> {
         let ([wanted @ .., low, high], rest) =
-            argument.split_first_chunk::<4>().ok_or_else(|| refused("a question that is cut short".into()))?;
+            argument.split_first_chunk::<4>().ok_or_else(|| failure("a question that is cut short".into()))?;
         let (wanted, told) = (u16::from_le_bytes(*wanted), u16::from_le_bytes([*low, *high]));
         if usize::from(told) != dimensions {
-            return Err(refused(format!("a point of {told} dimensions; accepted: {dimensions}")));
+            return Err(failure(format!("a point of {told} dimensions; accepted: {dimensions}")));
         }
-        if !(1..=WANTED_MAX).contains(&wanted) {
-            return Err(refused(format!("{wanted} neighbours; accepted: 1 to {WANTED_MAX}")));
+        if !(1..=NEIGHBOURS_MAX).contains(&wanted) {
+            return Err(failure(format!("{wanted} neighbours; accepted: 1 to {NEIGHBOURS_MAX}")));
         }
         let (point, rest) = rest
             .split_at_checked(4 * dimensions)
-            .ok_or_else(|| refused(format!("a point of which only {} bytes are there", rest.len())))?;
+            .ok_or_else(|| failure(format!("a point of which only {} bytes are there", rest.len())))?;
         let (point, _) = point.as_chunks();
         if !point.iter().all(|value| f32::from_le_bytes(*value).is_finite()) {
-            return Err(refused("a point with a coordinate that is no number".into()));
+            return Err(failure("a point with a coordinate that is no number".into()));
         }
-        Ok((Question { wanted, point }, rest))
+        Ok((Query { count: wanted, point }, rest))
     }
 
     /// The coordinates as numbers.
@@ -57,7 +57,7 @@ impl<'a> Question<'a> {
 
     /// Appends the argument.
     pub fn append(&self, out: &mut Vec<u8>) {
-        out.extend_from_slice(&self.wanted.to_le_bytes());
+        out.extend_from_slice(&self.count.to_le_bytes());
         // As many as were read.
         out.extend_from_slice(&(self.point.len() as u16).to_le_bytes());
         out.extend_from_slice(self.point.as_flattened());
@@ -65,20 +65,20 @@ impl<'a> Question<'a> {
 }
 
 /// Appends a question as a client asks it.
-pub fn append_question(wanted: u16, point: &[f32], out: &mut Vec<u8>) {
+pub fn append_query(wanted: u16, point: &[f32], out: &mut Vec<u8>) {
     let point: Vec<[u8; 4]> = point.iter().map(|value| value.to_le_bytes()).collect();
-    Question { wanted, point: &point }.append(out);
+    Query { count: wanted, point: &point }.append(out);
 }
 
 /// Reads a leaf's candidates, which are all that is left.
 ///
 /// # Errors
 /// There are more or fewer than told.
-pub fn read_candidates(rest: &[u8]) -> Result<impl Iterator<Item = u32>, Failed> {
+pub fn read_candidates(rest: &[u8]) -> Result<impl Iterator<Item = u32>, HandlerError> {
     let told = rest.split_first_chunk::<4>().map(|(count, ids)| (u32::from_le_bytes(*count), ids.as_chunks::<4>()));
     match told {
         Some((count, (ids, []))) if ids.len() == count as usize => Ok(ids.iter().map(|id| u32::from_le_bytes(*id))),
-        _ => Err(refused("other candidates than told".into())),
+        _ => Err(failure("other candidates than told".into())),
     }
 }
 
@@ -89,7 +89,7 @@ pub fn append_candidates(ids: &[u32], out: &mut Vec<u8>) {
 }
 
 /// Appends what was found.
-pub fn append_found(found: &[Neighbour], out: &mut Vec<u8>) {
+pub fn append_neighbours(found: &[Neighbour], out: &mut Vec<u8>) {
     out.extend_from_slice(&(found.len() as u16).to_le_bytes());
     for Neighbour { id, distance } in found {
         out.extend_from_slice(&id.to_le_bytes());
@@ -98,7 +98,7 @@ pub fn append_found(found: &[Neighbour], out: &mut Vec<u8>) {
 }
 
 /// Reads what was found; `None` if these bytes are no such list.
-pub fn read_found(bytes: &[u8]) -> Option<impl Iterator<Item = Neighbour>> {
+pub fn read_neighbours(bytes: &[u8]) -> Option<impl Iterator<Item = Neighbour>> {
     let (count, found) = bytes.split_first_chunk()?;
     let (found, []) = found.as_chunks::<8>() else { return None };
     let neighbour = |bytes: &[u8; 8]| {
@@ -117,26 +117,26 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_written_is_read(wanted in 1..=WANTED_MAX, point in prop::collection::vec(-9f32..9.0, 1..40), ids: Vec<u32>) {
+        fn what_is_written_is_read(wanted in 1..=NEIGHBOURS_MAX, point in prop::collection::vec(-9f32..9.0, 1..40), ids: Vec<u32>) {
             let mut argument = Vec::new();
-            append_question(wanted, &point, &mut argument);
+            append_query(wanted, &point, &mut argument);
             append_candidates(&ids, &mut argument);
-            let (question, rest) = Question::read(&argument, point.len()).unwrap();
-            prop_assert_eq!(question.wanted, wanted);
+            let (question, rest) = Query::read(&argument, point.len()).unwrap();
+            prop_assert_eq!(question.count, wanted);
             prop_assert!(question.coordinates().eq(point.iter().copied()));
             prop_assert!(read_candidates(rest).unwrap().eq(ids.iter().copied()));
             let found: Vec<Neighbour> = ids.iter().map(|id| Neighbour { id: *id, distance: *id as f32 }).collect();
             let mut result = Vec::new();
-            append_found(&found, &mut result);
-            prop_assert!(read_found(&result).unwrap().eq(found));
+            append_neighbours(&found, &mut result);
+            prop_assert!(read_neighbours(&result).unwrap().eq(found));
         }
 
         #[test]
         fn any_bytes_are_read_or_refused(bytes: Vec<u8>, dimensions in 1usize..4) {
-            if let Ok((_, rest)) = Question::read(&bytes, dimensions) {
+            if let Ok((_, rest)) = Query::read(&bytes, dimensions) {
                 let _ = read_candidates(rest);
             }
-            let _ = read_found(&bytes);
+            let _ = read_neighbours(&bytes);
         }
     }
 
@@ -144,9 +144,9 @@ mod tests {
     fn wrong_questions_are_refused_in_words() {
         let said = |wanted: u16, point: &[f32], dimensions: usize| {
             let mut argument = Vec::new();
-            append_question(wanted, point, &mut argument);
-            match Question::read(&argument, dimensions) {
-                Err(Failed::Because(words)) => words,
+            append_query(wanted, point, &mut argument);
+            match Query::read(&argument, dimensions) {
+                Err(HandlerError::Message(words)) => words,
                 other => panic!("{other:?}"),
             }
         };

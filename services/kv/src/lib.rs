@@ -10,7 +10,7 @@
 
 #![forbid(unsafe_code)]
 
-pub mod case;
+pub mod definition;
 mod number;
 pub mod protocol;
 pub mod server;

@@ -1,8 +1,8 @@
 //! The store behind Leeward's own protocol, with credits. `docs/kv.md` says how arguments and results look.
 
 use crate::server::unix_seconds;
-use crate::store::{KEY_MAX, Store, Visit, Write, WriteOutcome};
-use leeward_rpc::server::{Failed, Handler, Request};
+use crate::store::{KEY_MAX, RequestContext, Store, Write, WriteOutcome};
+use leeward_rpc::server::{Handler, HandlerError, Request};
 use leeward_rpc::wire::Method;
 use std::sync::Arc;
 
@@ -32,14 +32,14 @@ impl Kv {
     ///
     /// # Errors
     /// The request can't wait for a lock.
-    pub fn get(&self, key: &[u8], reply: &mut Vec<u8>) -> Result<(), Failed> {
-        let visit = Visit::at(unix_seconds());
+    pub fn get(&self, key: &[u8], reply: &mut Vec<u8>) -> Result<(), HandlerError> {
+        let visit = RequestContext::at(unix_seconds());
         Ok(self.store.read(key, &visit, |found| match found {
             None => reply.push(0),
             Some(found) => {
                 reply.push(1);
                 found.append_value(reply);
-                found.fetched();
+                found.mark_fetched();
             }
         })?)
     }
@@ -48,21 +48,21 @@ impl Kv {
     ///
     /// # Errors
     /// There is no room for it, or the request can't wait for a lock.
-    pub fn set(&self, key: &[u8], value: &[u8], reply: &mut Vec<u8>) -> Result<(), Failed> {
-        match self.store.write(key, value, &Write::default(), &Visit::at(unix_seconds()))? {
+    pub fn set(&self, key: &[u8], value: &[u8], reply: &mut Vec<u8>) -> Result<(), HandlerError> {
+        match self.store.write(key, value, &Write::default(), &RequestContext::at(unix_seconds()))? {
             WriteOutcome::Stored { .. } => {
                 reply.push(1);
                 Ok(())
             }
-            WriteOutcome::TooLarge => Err(Failed::Because("the value is too large".into())),
-            _ => Err(Failed::Because("out of memory".into())),
+            WriteOutcome::TooLarge => Err(HandlerError::Message("the value is too large".into())),
+            _ => Err(HandlerError::Message("out of memory".into())),
         }
     }
 }
 
 impl Handler for Kv {
-    fn call(&self, request: &Request<'_>, reply: &mut Vec<u8>) -> Result<(), Failed> {
-        let visit = Visit::at(unix_seconds());
+    fn call(&self, request: &Request<'_>, reply: &mut Vec<u8>) -> Result<(), HandlerError> {
+        let visit = RequestContext::at(unix_seconds());
         match request.method {
             GET => self.get(key(request.payload)?, reply),
             GET_MANY => {
@@ -77,7 +77,7 @@ impl Handler for Kv {
                             // A value is shorter than a page.
                             reply.extend_from_slice(&(found.value_len() as u32).to_le_bytes());
                             found.append_value(reply);
-                            found.fetched();
+                            found.mark_fetched();
                         }
                     })?;
                 }
@@ -92,22 +92,22 @@ impl Handler for Kv {
                 reply.push(there.into());
                 Ok(())
             }
-            _ => Err(Failed::UnknownMethod),
+            _ => Err(HandlerError::UnknownMethod),
         }
     }
 }
 
-fn key(bytes: &[u8]) -> Result<&[u8], Failed> {
+fn key(bytes: &[u8]) -> Result<&[u8], HandlerError> {
     if (1..=KEY_MAX).contains(&bytes.len()) {
         Ok(bytes)
     } else {
-        Err(Failed::Because(format!("a key has 1 to {KEY_MAX} bytes, not {}", bytes.len())))
+        Err(HandlerError::Message(format!("a key has 1 to {KEY_MAX} bytes, not {}", bytes.len())))
     }
 }
 
 /// A key that is written as a byte with its length and the key, and what stands behind it.
-fn key_and_rest(payload: &[u8]) -> Result<(&[u8], &[u8]), Failed> {
-    let too_short = || Failed::Because("expected a byte with the key's length, and the key".into());
+fn key_and_rest(payload: &[u8]) -> Result<(&[u8], &[u8]), HandlerError> {
+    let too_short = || HandlerError::Message("expected a byte with the key's length, and the key".into());
     let (length, rest) = payload.split_first().ok_or_else(too_short)?;
     let (first, behind) = rest.split_at_checked(usize::from(*length)).ok_or_else(too_short)?;
     Ok((key(first)?, behind))

@@ -2,7 +2,7 @@
 
 mod support;
 
-use leeward_testkit::require::Need;
+use leeward_testkit::require::Requirement;
 use std::io::ErrorKind;
 use std::path::PathBuf;
 use std::process::{Command, Output};
@@ -13,7 +13,7 @@ fn run(command: &mut Command, needed: &str) -> Option<Output> {
     match command.output() {
         Ok(output) => Some(output),
         Err(error) if error.kind() == ErrorKind::NotFound => {
-            Need::Memcached.missing(needed);
+            Requirement::Memcached.missing(needed);
             None
         }
         Err(error) => panic!("{error}"),
@@ -53,7 +53,7 @@ fn python() -> Option<PathBuf> {
     }
     let found = has_it(&python).then_some(python);
     if found.is_none() {
-        Need::Memcached.missing("pymemcache is not here and can't be installed (`scripts/setup kv`)");
+        Requirement::Memcached.missing("pymemcache is not here and can't be installed (`scripts/setup kv`)");
     }
     found
 }

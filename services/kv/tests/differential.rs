@@ -2,13 +2,13 @@
 
 mod support;
 
-use support::memcached::{Memcached, alike, shown};
+use support::memcached::{Memcached, is_equivalent, printable};
 use support::{Client, serve, store};
 
 #[test]
 fn only_the_clocks_may_differ() {
-    assert!(alike(b"HD h1 l1 t-1\r\nEN\r\n", b"HD h1 l0 t-1\r\nEN\r\n"));
-    assert!(alike(b"VA 1 t100\r\nl\r\n", b"VA 1 t99\r\nl\r\n"));
+    assert!(is_equivalent(b"HD h1 l1 t-1\r\nEN\r\n", b"HD h1 l0 t-1\r\nEN\r\n"));
+    assert!(is_equivalent(b"VA 1 t100\r\nl\r\n", b"VA 1 t99\r\nl\r\n"));
     for (theirs, ours) in [
         ("HD h1 l1 t-1\r\n", "HD h0 l1 t-1\r\n"),
         ("HD l9\r\n", "HD l1\r\n"),
@@ -18,7 +18,7 @@ fn only_the_clocks_may_differ() {
         ("VALUE a l1\r\n", "VALUE a l2\r\n"),
         ("HD l1\r\n", "HD l1\r\nEN\r\n"),
     ] {
-        assert!(!alike(theirs.as_bytes(), ours.as_bytes()), "{theirs} {ours}");
+        assert!(!is_equivalent(theirs.as_bytes(), ours.as_bytes()), "{theirs} {ours}");
     }
 }
 
@@ -34,13 +34,14 @@ fn compare(sessions: &[Vec<Vec<u8>>]) {
         for (index, part) in session.iter().enumerate() {
             let (theirs, ours) = (them.exchange(part), us.exchange(part));
             let has_ended = theirs.1 || ours.1;
-            if theirs.1 == ours.1 && alike(&theirs.0, &ours.0) {
+            if theirs.1 == ours.1 && is_equivalent(&theirs.0, &ours.0) {
                 if has_ended {
                     break;
                 }
                 continue;
             }
-            let (part, theirs, ours) = (shown(part), (shown(&theirs.0), theirs.1), (shown(&ours.0), ours.1));
+            let (part, theirs, ours) =
+                (printable(part), (printable(&theirs.0), theirs.1), (printable(&ours.0), ours.1));
             let before = String::from_utf8_lossy(&session[..index].concat()).replace("\r\n", "~");
             differences.push(format!("{part}\n  after: {before}\n  memcached: {theirs:?}\n  leeward:   {ours:?}"));
             // From here on they hold different things.

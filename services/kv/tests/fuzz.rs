@@ -6,9 +6,9 @@
 mod support;
 
 use leeward_engine::Input;
-use leeward_kv::protocol::{Concern, Decoder, Executor, LINE_MAX, Next, Request};
-use leeward_kv::store::{PAGE, Store, StoreConfig, Visit};
-use leeward_testkit::fuzz::{self, Hunt};
+use leeward_kv::protocol::{Decoder, DecoderOutput, Executor, LINE_MAX, Request, RequestScope};
+use leeward_kv::store::{PAGE, RequestContext, Store, StoreConfig};
+use leeward_testkit::fuzz::{self, FuzzSearch};
 use leeward_testkit::random::Random;
 use std::path::Path;
 use std::sync::Arc;
@@ -76,29 +76,31 @@ fn answered(bytes: &[u8], mut piece: impl FnMut() -> usize) -> (Vec<u8>, bool) {
         rest = &rest[count..];
         loop {
             match decoder.next(&mut request) {
-                Next::Nothing => break,
-                Next::Reply(words) => reply.extend_from_slice(words),
-                Next::Close => return (reply, true),
-                Next::Request if Executor::concern(&request) != Concern::Items => {}
-                Next::Request => drop(executor.execute(&request, &Visit::at(1_700_000_000), &mut reply).unwrap()),
+                DecoderOutput::Incomplete => break,
+                DecoderOutput::Reply(words) => reply.extend_from_slice(words),
+                DecoderOutput::Close => return (reply, true),
+                DecoderOutput::Request if Executor::scope(&request) != RequestScope::Items => {}
+                DecoderOutput::Request => {
+                    drop(executor.execute(&request, &RequestContext::at(1_700_000_000), &mut reply).unwrap())
+                }
             }
         }
         assert!(decoder.buffered() <= LINE_MAX + PAGE + 2 * 16 * 1024, "a buffer that grows");
     }
     let usage = store.usage();
-    assert_eq!(usage.items, usage.classes.iter().map(|class| class.used).sum::<usize>());
+    assert_eq!(usage.items, usage.class_usage.iter().map(|class| class.used).sum::<usize>());
     (reply, false)
 }
 
-fn hunt(name: &str, iterations: u64, check: impl Fn(&mut Random, &[u8])) {
+fn run_fuzz(name: &str, iterations: u64, check: impl Fn(&mut Random, &[u8])) {
     let corpus = corpus();
     let (name, findings) = (format!("kv-{name}"), Path::new(env!("CARGO_TARGET_TMPDIR")));
-    Hunt { name: &name, findings, iterations }.run(|random| mutated(random, &corpus), check);
+    FuzzSearch { name: &name, findings, iterations }.run(|random| mutated(random, &corpus), check);
 }
 
 #[test]
 fn pieces_make_no_difference() {
-    hunt("pieces", 600, |random, bytes| {
+    run_fuzz("pieces", 600, |random, bytes| {
         let whole = answered(bytes, || 16 * 1024);
         let most = [1, 3, 40, 700][random.below(4)];
         let pieces = answered(bytes, || 1 + random.below(most));
@@ -112,7 +114,7 @@ fn pieces_make_no_difference() {
 fn a_server_survives() {
     let server = serve(&store());
     let mut witness = Client::new(server.address());
-    hunt("server", 150, |_, bytes| {
+    run_fuzz("server", 150, |_, bytes| {
         let mut client = Client::new(server.address());
         let _ = std::io::Write::write_all(&mut client.0, bytes);
         let _ = client.0.shutdown(std::net::Shutdown::Write);
@@ -122,5 +124,5 @@ fn a_server_survives() {
     drop(witness);
     support::until("the end of all connections", || server.counts().connections == 0);
     let counts = server.stop().unwrap();
-    assert_eq!(counts.received, counts.completed + counts.dropped + counts.abandoned);
+    assert_eq!(counts.received, counts.completed + counts.rejected + counts.abandoned);
 }

@@ -11,7 +11,7 @@ use std::io::{ErrorKind, Read, Write};
 use std::net::SocketAddr;
 use std::time::Duration;
 use support::lines::{self, KEYS, Line, length_word, loose_number};
-use support::memcached::{Memcached, alike, shown};
+use support::memcached::{Memcached, is_equivalent, printable};
 use support::{Client, serve, store};
 
 /// Lines that are compared unless `LEEWARD_FUZZ_ITERATIONS` says otherwise.
@@ -22,7 +22,7 @@ const ATTEMPTS: usize = 3;
 const SILENCE: Duration = Duration::from_secs(2);
 
 /// A difference that is wanted.
-struct Wanted {
+struct KnownDifference {
     /// As in the table of `docs/kv.md`, which has the reason.
     name: &'static str,
     /// Commands that show it.
@@ -31,58 +31,62 @@ struct Wanted {
     answer: &'static str,
 }
 
-const WIDE: Wanted = Wanted {
+const WIDE: KnownDifference = KnownDifference {
     name: "a number of more than 32 bits",
     example: "set a 0 2147483648 1\r\nx\r\n",
     answer: "CLIENT_ERROR bad command line format\r\n",
 };
-const BINARY_KEY: Wanted = Wanted {
+const BINARY_KEY: KnownDifference = KnownDifference {
     name: "a key in base64",
     example: "ms Zm9v 1 b\r\nx\r\nms Zm9v 1 MA b\r\ny\r\nmg Zm9v b k\r\n",
     answer: "HD kZm9v b\r\n",
 };
-const OVER: Wanted =
-    Wanted { name: "a time that is over", example: "set a 0 0 1\r\nx\r\nmg a T-1 t\r\n", answer: "HD t0\r\n" };
-const LONGER: Wanted = Wanted {
+const OVER: KnownDifference =
+    KnownDifference { name: "a time that is over", example: "set a 0 0 1\r\nx\r\nmg a T-1 t\r\n", answer: "HD t0\r\n" };
+const LONGER: KnownDifference = KnownDifference {
     name: "a number that gets longer",
     example: "set a 0 0 1\r\n9\r\nma a D9 T100\r\nmg a t\r\n",
     answer: "HD t100\r\n",
 };
-const REVIVED: Wanted = Wanted {
+const REVIVED: KnownDifference = KnownDifference {
     name: "a flush with a delay",
     example: "set a 0 0 1\r\nx\r\nflush_all\r\nflush_all 100\r\nget a\r\n",
     answer: "END\r\n",
 };
-const OPAQUE: Wanted = Wanted {
+const OPAQUE: KnownDifference = KnownDifference {
     name: "an opaque of more than 32 bytes",
     example: "set a 0 0 1\r\n1\r\nma a O3456789012345678901234567890123456\r\nget a\r\n",
     answer: "VALUE a 0 1\r\n1\r\nEND\r\n",
 };
-const HTTP: Wanted = Wanted { name: "a request of HTTP", example: "abc HTTP/1.1\r\n", answer: "" };
-const DEBUG: Wanted = Wanted {
+const HTTP: KnownDifference = KnownDifference { name: "a request of HTTP", example: "abc HTTP/1.1\r\n", answer: "" };
+const DEBUG: KnownDifference = KnownDifference {
     name: "`me`",
     example: "set a 0 100 1\r\nx\r\nme a\r\n",
     answer: "ME a exp=100 la=0 cas=2 fetch=no cls=1 size=64\r\n",
 };
-const MANY_KEYS: Wanted = Wanted {
+const MANY_KEYS: KnownDifference = KnownDifference {
     name: "a key that is too long among many",
     example: "set a 0 0 1\r\nx\r\nget a a a a a a a a a a a a a a a a {251}\r\nmg a h\r\n",
     answer: "HD h0\r\n",
 };
-const LONG_LINE: Wanted =
-    Wanted { name: "a line of more than 2,048 bytes", example: "{9000}\r\n", answer: "CLIENT_ERROR line too long\r\n" };
-const VERSION: Wanted = Wanted {
+const LONG_LINE: KnownDifference = KnownDifference {
+    name: "a line of more than 2,048 bytes",
+    example: "{9000}\r\n",
+    answer: "CLIENT_ERROR line too long\r\n",
+};
+const VERSION: KnownDifference = KnownDifference {
     name: "`version`",
     example: "version\r\n",
     answer: concat!("VERSION 1.6.18-leeward-", env!("CARGO_PKG_VERSION"), "\r\n"),
 };
-const ABSENT: Wanted = Wanted { name: "a command that is not there", example: "bget a\r\n", answer: "ERROR\r\n" };
+const ABSENT: KnownDifference =
+    KnownDifference { name: "a command that is not there", example: "bget a\r\n", answer: "ERROR\r\n" };
 
-const WANTED: [&Wanted; 12] =
+const KNOWN_DIFFERENCES: [&KnownDifference; 12] =
     [&WIDE, &BINARY_KEY, &OVER, &LONGER, &REVIVED, &OPAQUE, &HTTP, &DEBUG, &MANY_KEYS, &LONG_LINE, &VERSION, &ABSENT];
 
 /// A connection to each of the two.
-struct Pair {
+struct ClientPair {
     addresses: [SocketAddr; 2],
     clients: [Client; 2],
 }
@@ -90,9 +94,9 @@ struct Pair {
 /// The two answers to a line, theirs first: bytes, and whether the connection has ended.
 type Answers = [(Vec<u8>, bool); 2];
 
-impl Pair {
+impl ClientPair {
     fn new(addresses: [SocketAddr; 2]) -> Self {
-        Pair { addresses, clients: addresses.map(connect) }
+        ClientPair { addresses, clients: addresses.map(connect) }
     }
 
     /// Sends a line and a mark to both, and takes all up to the mark's answer.
@@ -102,14 +106,14 @@ impl Pair {
             // An end that has been closed shows in what is read.
             let _ = client.0.write_all(&bytes);
         }
-        let answers = self.clients.each_mut().map(taken);
+        let answers = self.clients.each_mut().map(read_until_mark);
         if answers.iter().any(|(_, has_ended)| *has_ended) {
             self.clients = self.addresses.map(connect);
         }
         answers
     }
 
-    fn say(&mut self, text: &str) -> Answers {
+    fn send(&mut self, text: &str) -> Answers {
         self.ask(&Line { bytes: text.into(), blanks: 0 })
     }
 
@@ -117,8 +121,8 @@ impl Pair {
     fn begin(&mut self) -> u64 {
         let deletes: String = KEYS.iter().map(|key| format!("delete {key} 0 noreply\r\n")).collect();
         let (filled, long) = ("k".repeat(250), "k".repeat(249));
-        self.say(&format!("verbosity 0\r\nflush_all\r\n{deletes}delete {filled}\r\ndelete {long}\r\n"));
-        let last = self.say("ms pad 0 c\r\n\r\n").map(|(answer, _)| {
+        self.send(&format!("verbosity 0\r\nflush_all\r\n{deletes}delete {filled}\r\ndelete {long}\r\n"));
+        let last = self.send("ms pad 0 c\r\n\r\n").map(|(answer, _)| {
             let text = String::from_utf8(answer).unwrap();
             text.strip_prefix("HD c").unwrap().trim_end().parse::<u64>().unwrap()
         });
@@ -126,7 +130,7 @@ impl Pair {
         for (client, last) in self.clients.iter_mut().zip(last) {
             let bytes = [&b"ms pad 0 q\r\n\r\n".repeat((most - last) as usize)[..], b"mg the-mark k\r\n"].concat();
             client.0.write_all(&bytes).unwrap();
-            assert_eq!(taken(client), (Vec::new(), false));
+            assert_eq!(read_until_mark(client), (Vec::new(), false));
         }
         most
     }
@@ -139,7 +143,7 @@ fn connect(address: SocketAddr) -> Client {
 }
 
 /// All up to the mark's answer. A connection that says nothing has ended for the test.
-fn taken(client: &mut Client) -> (Vec<u8>, bool) {
+fn read_until_mark(client: &mut Client) -> (Vec<u8>, bool) {
     const MARK: &[u8] = b"EN kthe-mark\r\n";
     let (mut taken, mut piece) = (Vec::new(), [0; 65536]);
     loop {
@@ -170,20 +174,20 @@ enum Outcome {
     Different,
 }
 
-fn outcome(pair: &mut Pair, line: &Line, has_flushed: bool) -> (Outcome, Answers) {
+fn outcome(pair: &mut ClientPair, line: &Line, has_flushed: bool) -> (Outcome, Answers) {
     let words = line.words();
     let verb = words.first().copied().unwrap_or_default();
     if is_wide(verb, &words) {
         return wide(pair, line, verb, &words);
     }
     let [theirs, ours] = pair.ask(line);
-    let is_same = theirs.1 == ours.1 && alike(&theirs.0, &ours.0);
+    let is_same = theirs.1 == ours.1 && is_equivalent(&theirs.0, &ours.0);
     let outcome = match verb {
         _ if is_same && ours.1 => Outcome::Ended,
         // Items that a flush has taken come back with them.
         b"flush_all" if is_same && words.len() > 1 && loose_number(words[1]) > 0 => {
             let held = format!("get {}\r\n", KEYS.join(" "));
-            let held = pair.say(&held);
+            let held = pair.send(&held);
             match held[0] == held[1] {
                 true => Outcome::Ended,
                 false if has_flushed => Outcome::State(REVIVED.name),
@@ -194,8 +198,8 @@ fn outcome(pair: &mut Pair, line: &Line, has_flushed: bool) -> (Outcome, Answers
         b"ma" if is_same && words[1..].iter().any(|word| word[0] == b'T') => {
             let key = String::from_utf8_lossy(words[1]);
             let binary = if words[2..].iter().any(|word| word[0] == b'b') { " b" } else { "" };
-            let times = pair.say(&format!("mg {key}{binary} t u\r\n"));
-            let same_time = alike(&times[0].0, &times[1].0) || is_over(&times[0].0, &times[1].0);
+            let times = pair.send(&format!("mg {key}{binary} t u\r\n"));
+            let same_time = is_equivalent(&times[0].0, &times[1].0) || is_over(&times[0].0, &times[1].0);
             if same_time { Outcome::Same } else { Outcome::State(LONGER.name) }
         }
         b"get" | b"gets" | b"gat" | b"gats"
@@ -248,7 +252,7 @@ fn is_wide(verb: &[u8], words: &[&[u8]]) -> bool {
 }
 
 /// A line with such a number: we refuse it, and its data block is no command.
-fn wide(pair: &mut Pair, line: &Line, verb: &[u8], words: &[&[u8]]) -> (Outcome, Answers) {
+fn wide(pair: &mut ClientPair, line: &Line, verb: &[u8], words: &[&[u8]]) -> (Outcome, Answers) {
     let length = length_word(verb).and_then(|place| words.get(place)).map_or(0, |word| loose_number(word));
     if !(0..=4000).contains(&length) {
         // Nobody sends so much here. They take less, and we wait for it.
@@ -307,8 +311,9 @@ fn without_numbers(text: &[u8]) -> Vec<u8> {
 fn generated_lines_are_answered_alike() {
     let Some(memcached) = Memcached::start() else { return };
     let server = serve(&store());
-    let mut pair = Pair::new([memcached.address, server.address()]);
-    let (seed, wanted_lines) = (fuzz::number("LEEWARD_FUZZ_SEED", 1), fuzz::number("LEEWARD_FUZZ_ITERATIONS", LINES));
+    let mut pair = ClientPair::new([memcached.address, server.address()]);
+    let (seed, wanted_lines) =
+        (fuzz::env_number("LEEWARD_FUZZ_SEED", 1), fuzz::env_number("LEEWARD_FUZZ_ITERATIONS", LINES));
     let (mut compared, mut counts, mut findings) = (0, BTreeMap::<&str, u64>::new(), Vec::new());
     for session in 0.. {
         if compared >= wanted_lines || findings.len() >= 10 {
@@ -334,11 +339,11 @@ fn generated_lines_are_answered_alike() {
                         let before: Vec<u8> = lines[..index].iter().flat_map(|line| line.bytes.clone()).collect();
                         finding = Some(format!(
                             "{}\n  session {session}, after: {}\n  memcached: {} {}\n  leeward:   {} {}",
-                            shown(&line.bytes),
-                            shown(&before),
-                            shown(&theirs.0),
+                            printable(&line.bytes),
+                            printable(&before),
+                            printable(&theirs.0),
                             theirs.1,
-                            shown(&ours.0),
+                            printable(&ours.0),
                             ours.1
                         ));
                     }
@@ -363,18 +368,18 @@ fn generated_lines_are_answered_alike() {
 #[test]
 fn wanted_differences_are_there_and_told() {
     let docs = include_str!("../../../docs/kv.md");
-    for wanted in WANTED {
+    for wanted in KNOWN_DIFFERENCES {
         assert!(docs.contains(&format!("| {} |", wanted.name)), "docs/kv.md has no row `{}`", wanted.name);
     }
     let Some(memcached) = Memcached::start() else { return };
     let server = serve(&store());
-    for wanted in WANTED {
-        let mut pair = Pair::new([memcached.address, server.address()]);
+    for wanted in KNOWN_DIFFERENCES {
+        let mut pair = ClientPair::new([memcached.address, server.address()]);
         let example = wanted.example.replace("{251}", &"k".repeat(251)).replace("{9000}", &"x".repeat(9000));
         // A second may end between two commands, and remaining times with it.
         for attempt in 1.. {
             pair.begin();
-            let [theirs, ours] = pair.say(&example);
+            let [theirs, ours] = pair.send(&example);
             let text = String::from_utf8_lossy(&ours.0).into_owned();
             let is_so =
                 if wanted.name == DEBUG.name { text.contains("ME a exp=") } else { text.ends_with(wanted.answer) };

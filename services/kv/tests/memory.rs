@@ -1,9 +1,11 @@
 //! The memory limit, eviction, and many threads at once: no chunk is lost, none is used twice.
 
-use leeward_kv::store::{Delta, DeltaOutcome, Mode, PAGE, Store, StoreConfig, Usage, Visit, Write, WriteOutcome};
+use leeward_kv::store::{
+    Delta, DeltaOutcome, Mode, PAGE, RequestContext, Store, StoreConfig, Usage, Write, WriteOutcome,
+};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-const NOW: Visit = Visit::at(1_700_000_000);
+const NOW: RequestContext = RequestContext::at(1_700_000_000);
 
 /// A value that says whose it is and whether it is whole.
 fn value(key: u64, version: u64, length: usize) -> Vec<u8> {
@@ -24,7 +26,7 @@ fn read(store: &Store, key: u64) -> Option<u64> {
     let found = store.read(&key.to_be_bytes(), &NOW, |found| {
         found.map(|found| {
             found.append_value(&mut bytes);
-            found.fetched();
+            found.mark_fetched();
         })
     });
     found.unwrap().map(|()| check(key, &bytes))
@@ -37,12 +39,12 @@ fn set(store: &Store, key: u64, version: u64, length: usize) -> WriteOutcome {
 /// The books: items, lists and chunks in use are the same things.
 fn balanced(store: &Store) -> Usage {
     let usage = store.usage();
-    for (listed, class) in usage.listed.iter().zip(&usage.classes) {
+    for (listed, class) in usage.lru_lengths.iter().zip(&usage.class_usage) {
         assert_eq!(*listed, class.used, "{usage:?}");
         assert_eq!(class.used + class.free, class.pages * (PAGE / class.chunk), "{usage:?}");
     }
-    assert_eq!(usage.items, usage.listed.iter().sum::<usize>());
-    assert_eq!(usage.pages, usage.classes.iter().map(|class| class.pages).sum::<usize>());
+    assert_eq!(usage.items, usage.lru_lengths.iter().sum::<usize>());
+    assert_eq!(usage.pages, usage.class_usage.iter().map(|class| class.pages).sum::<usize>());
     assert!(usage.pages * PAGE <= store.config().memory);
     usage
 }
@@ -123,10 +125,10 @@ fn many_threads_lose_nothing() {
                         5..8 => assert!(read(store, key).is_none_or(|version| version < 30_000)),
                         8 => drop(store.delete(&key.to_be_bytes(), &NOW)),
                         _ => {
-                            let delta = Delta { up: true, by: 1, cas: None, expires: None };
+                            let delta = Delta { increment: true, amount: 1, cas: None, expires: None };
                             let add = Write { mode: Mode::Add, ..Write::default() };
                             let _ = store.write(b"counter", b"0", &add, &NOW).unwrap();
-                            if let DeltaOutcome::Is { .. } = store.add_delta(b"counter", &delta, &NOW).unwrap() {
+                            if let DeltaOutcome::Updated { .. } = store.add_delta(b"counter", &delta, &NOW).unwrap() {
                                 counted.fetch_add(1, Ordering::Relaxed);
                             }
                         }
@@ -175,7 +177,7 @@ fn refusals_change_nothing_and_acknowledgements_hold() {
                         let (place, length) = ((version * 7 % 500) as usize, (version % 900) as usize);
                         let key = thread * 500 + place as u64;
                         let write = Write::default();
-                        let outcome = budget::with(Budget::of(Nanos::ZERO), || {
+                        let outcome = budget::with(Budget::new(Nanos::ZERO), || {
                             if version % 9 == 0 {
                                 store.delete(&key.to_be_bytes(), &NOW).map(|_| None)
                             } else {

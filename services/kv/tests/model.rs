@@ -2,8 +2,8 @@
 //! and delayed flushes are too.
 
 use leeward_engine::Input;
-use leeward_kv::protocol::{After, Decoder, Executor, Next, Request};
-use leeward_kv::store::{Store, StoreConfig, Visit, expires};
+use leeward_kv::protocol::{ConnectionAction, Decoder, DecoderOutput, Executor, Request};
+use leeward_kv::store::{RequestContext, Store, StoreConfig, expires};
 use proptest::prelude::*;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -17,7 +17,7 @@ enum Operation {
     Delta { up: bool, key: u8, by: u64 },
     Touch { key: u8, exptime: i64 },
     Flush { delay: i64 },
-    Pass { seconds: u32 },
+    Advance { seconds: u32 },
 }
 
 fn value() -> impl Strategy<Value = Vec<u8>> {
@@ -41,7 +41,7 @@ fn operation() -> impl Strategy<Value = Operation> {
         2 => (any::<bool>(), key(), prop_oneof![0u64..100, Just(u64::MAX)]).prop_map(|(up, key, by)| Operation::Delta { up, key, by }),
         1 => (key(), exptime()).prop_map(|(key, exptime)| Operation::Touch { key, exptime }),
         1 => (0i64..5).prop_map(|delay| Operation::Flush { delay }),
-        2 => (0u32..6).prop_map(|seconds| Operation::Pass { seconds }),
+        2 => (0u32..6).prop_map(|seconds| Operation::Advance { seconds }),
     ]
 }
 
@@ -176,7 +176,7 @@ impl Model {
                 }
                 b"OK\r\n".to_vec()
             }
-            Operation::Pass { seconds } => {
+            Operation::Advance { seconds } => {
                 self.now += seconds;
                 Vec::new()
             }
@@ -207,7 +207,7 @@ fn bytes(operation: &Operation, cas: u64) -> Vec<u8> {
         }
         Operation::Touch { key, exptime } => format!("touch key{key} {exptime}\r\n").into_bytes(),
         Operation::Flush { delay } => format!("flush_all {delay}\r\n").into_bytes(),
-        Operation::Pass { .. } => Vec::new(),
+        Operation::Advance { .. } => Vec::new(),
     }
 }
 
@@ -222,11 +222,14 @@ fn talk(executor: &Executor, decoder: &mut Decoder, now: u32, bytes: &[u8]) -> V
         rest = &rest[count..];
         loop {
             match decoder.next(&mut request) {
-                Next::Nothing => break,
-                Next::Reply(words) => reply.extend_from_slice(words),
-                Next::Close => panic!("closed"),
-                Next::Request => {
-                    assert_eq!(executor.execute(&request, &Visit::at(now), &mut reply), Ok(After::GoOn));
+                DecoderOutput::Incomplete => break,
+                DecoderOutput::Reply(words) => reply.extend_from_slice(words),
+                DecoderOutput::Close => panic!("closed"),
+                DecoderOutput::Request => {
+                    assert_eq!(
+                        executor.execute(&request, &RequestContext::at(now), &mut reply),
+                        Ok(ConnectionAction::Continue)
+                    );
                 }
             }
         }
@@ -260,8 +263,8 @@ proptest! {
         }
         // Chunks in use are items, no more and no less.
         let usage = store.usage();
-        let used: usize = usage.classes.iter().map(|class| class.used).sum();
+        let used: usize = usage.class_usage.iter().map(|class| class.used).sum();
         prop_assert_eq!(used, usage.items);
-        prop_assert_eq!(usage.listed.iter().sum::<usize>(), usage.items);
+        prop_assert_eq!(usage.lru_lengths.iter().sum::<usize>(), usage.items);
     }
 }

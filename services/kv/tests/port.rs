@@ -3,7 +3,7 @@
 mod support;
 
 use leeward_core::units::Nanos;
-use leeward_kv::store::Visit;
+use leeward_kv::store::RequestContext;
 use leeward_testkit::greetings::GREETINGS;
 use std::io::{Read, Write};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -100,7 +100,7 @@ fn too_many_connections_are_told_so() {
 fn a_client_that_does_not_read_is_bounded_and_ended() {
     let patience = (None, Nanos::from_secs(60), Nanos::from_millis(200));
     let server =
-        builder().patience(patience.0, patience.1, patience.2).unsent_limit(1 << 16).start("127.0.0.1:0", &store());
+        builder().timeouts(patience.0, patience.1, patience.2).unsent_limit(1 << 16).start("127.0.0.1:0", &store());
     let server = server.unwrap();
     let mut client = Client::new(server.address());
     let value = vec![b'x'; 500_000];
@@ -118,7 +118,7 @@ fn a_client_that_does_not_read_is_bounded_and_ended() {
 #[test]
 fn a_client_that_sends_all_its_requests_before_it_reads_is_answered() {
     let patience = Nanos::from_secs(60);
-    let server = builder().patience(None, patience, patience).start("127.0.0.1:0", &store()).unwrap();
+    let server = builder().timeouts(None, patience, patience).start("127.0.0.1:0", &store()).unwrap();
     let mut client = Client::new(server.address());
     // Requests beyond all buffers on the way, and answers within the bound of those that may wait.
     let (rounds, sets) = (120, 1_000);
@@ -137,11 +137,11 @@ fn a_client_that_sends_all_its_requests_before_it_reads_is_answered() {
 
 #[test]
 fn silent_connections_and_half_requests_end() {
-    let silent = builder().patience(Some(Nanos::from_millis(100)), Nanos::from_secs(60), Nanos::from_secs(60));
+    let silent = builder().timeouts(Some(Nanos::from_millis(100)), Nanos::from_secs(60), Nanos::from_secs(60));
     let server = silent.start("127.0.0.1:0", &store()).unwrap();
     assert_eq!(Client::new(server.address()).rest(), b"");
     server.stop().unwrap();
-    let slow = builder().patience(None, Nanos::from_millis(100), Nanos::from_secs(60));
+    let slow = builder().timeouts(None, Nanos::from_millis(100), Nanos::from_secs(60));
     let server = slow.start("127.0.0.1:0", &store()).unwrap();
     let mut half = Client::new(server.address());
     half.send(b"set a 0 0 10\r\nabc");
@@ -173,7 +173,8 @@ fn under_overload_what_is_acknowledged_is_there_and_what_is_refused_is_not() {
     let params = algorithm.params(&[]).unwrap();
     let store = store();
     let (rtt, slo) = (Nanos::from_micros(10), Nanos::from_micros(60));
-    let limited = builder().admission(algorithm, params).objective(rtt, slo).budget(Budget::of(Nanos::from_micros(40)));
+    let limited =
+        builder().admission(algorithm, params).objective(rtt, slo).budget(Budget::new(Nanos::from_micros(40)));
     let server = limited.start("127.0.0.1:0", &store).unwrap();
     let address = server.address();
     let busy: u64 = std::thread::scope(|scope| {
@@ -201,7 +202,7 @@ fn under_overload_what_is_acknowledged_is_there_and_what_is_refused_is_not() {
         let ends: Vec<_> = clients.into_iter().map(|client| client.join().unwrap()).collect();
         for (number, (_, known)) in ends.iter().enumerate() {
             for (key, round) in known.iter().enumerate() {
-                let found = store.read(format!("c{number}k{key}").as_bytes(), &Visit::at(1), |found| {
+                let found = store.read(format!("c{number}k{key}").as_bytes(), &RequestContext::at(1), |found| {
                     found.map(|found| {
                         let mut value = Vec::new();
                         found.append_value(&mut value);
@@ -215,10 +216,10 @@ fn under_overload_what_is_acknowledged_is_there_and_what_is_refused_is_not() {
     });
     let counts = server.stop().unwrap();
     assert_eq!(counts.received, 8 * 40 * 40);
-    assert_eq!(counts.dropped, busy);
+    assert_eq!(counts.rejected, busy);
     assert!(busy > 0, "eight clients with forty requests each under way are more than 60 us of work");
     let usage = store.usage();
-    assert_eq!(usage.items, usage.classes.iter().map(|class| class.used).sum::<usize>());
+    assert_eq!(usage.items, usage.class_usage.iter().map(|class| class.used).sum::<usize>());
 }
 
 #[test]
@@ -310,16 +311,16 @@ fn whoever_asks_for_little_is_answered_while_others_take_nothing() {
 }
 
 /// Ends those who ask whether it is over, however the test ends.
-struct End<'a>(&'a AtomicBool);
+struct StopOnDrop<'a>(&'a AtomicBool);
 
-impl Drop for End<'_> {
+impl Drop for StopOnDrop<'_> {
     fn drop(&mut self) {
         self.0.store(true, Ordering::Relaxed);
     }
 }
 
 /// How long a client needs for ten requests that it sends byte by byte, nearly.
-fn in_pieces(client: &mut Client) -> Duration {
+fn time_bytewise_requests(client: &mut Client) -> Duration {
     let began = Instant::now();
     for _ in 0..10 {
         for piece in [&b"set"[..], b" p", b" 0", b" 0", b" 1", b"\r\n", b"x"] {
@@ -336,10 +337,10 @@ fn in_pieces(client: &mut Client) -> Duration {
 fn a_request_in_pieces_does_not_pay_for_those_who_only_talk() {
     let server = builder().cores(1).start("127.0.0.1:0", &store()).unwrap();
     let mut client = Client::new(server.address());
-    let alone = in_pieces(&mut client);
+    let alone = time_bytewise_requests(&mut client);
     let is_over = AtomicBool::new(false);
     let beside = std::thread::scope(|scope| {
-        let _end = End(&is_over);
+        let _end = StopOnDrop(&is_over);
         let address = server.address();
         for _ in 0..4 {
             let is_over = &is_over;
@@ -354,7 +355,7 @@ fn a_request_in_pieces_does_not_pay_for_those_who_only_talk() {
         }
         // The talkers fill the core's queue, and no count of the server tells when it is full.
         std::thread::sleep(Duration::from_millis(300));
-        in_pieces(&mut client)
+        time_bytewise_requests(&mut client)
     });
     assert!(beside < alone * 3, "{beside:?} beside them, {alone:?} alone");
     server.stop().unwrap();
@@ -366,7 +367,7 @@ fn a_newcomer_whose_request_is_in_pieces_is_answered_beside_those_who_only_talk(
     let address = server.address();
     let is_over = AtomicBool::new(false);
     std::thread::scope(|scope| {
-        let _end = End(&is_over);
+        let _end = StopOnDrop(&is_over);
         for _ in 0..8 {
             let is_over = &is_over;
             scope.spawn(move || {

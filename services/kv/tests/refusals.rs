@@ -3,21 +3,21 @@
 use leeward_core::budget::Budget;
 use leeward_core::units::Nanos;
 use leeward_engine::Input;
-use leeward_kv::protocol::{Decoder, Executor, Next, Refused, Request};
+use leeward_kv::protocol::{Decoder, DecoderOutput, ExecuteError, Executor, Request};
 use leeward_kv::store::stats::Counter;
-use leeward_kv::store::{Store, StoreConfig, Visit};
+use leeward_kv::store::{RequestContext, Store, StoreConfig};
 use leeward_runtime::budget;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-const NOW: Visit = Visit::at(1_700_000_000);
+const NOW: RequestContext = RequestContext::at(1_700_000_000);
 
 fn request(text: &[u8]) -> Request {
     let mut decoder = Decoder::new(1 << 20);
     decoder.spare()[..text.len()].copy_from_slice(text);
     decoder.filled(text.len());
     let mut request = Request::default();
-    assert!(matches!(decoder.next(&mut request), Next::Request));
+    assert!(matches!(decoder.next(&mut request), DecoderOutput::Request));
     request
 }
 
@@ -52,7 +52,7 @@ fn an_item_made_for_a_miss_is_told_of_and_refusals_are_counted() {
                         reply.clear();
                         asked.fetch_add(1, Ordering::Relaxed);
                         let (outcome, _) =
-                            budget::with(Budget::of(Nanos::ZERO), || executor.execute(&get, &NOW, &mut reply));
+                            budget::with(Budget::new(Nanos::ZERO), || executor.execute(&get, &NOW, &mut reply));
                         match outcome {
                             Ok(_) => {
                                 let text = String::from_utf8_lossy(&reply);
@@ -84,15 +84,19 @@ fn a_value_that_is_too_long_is_left_alone() {
     let executor = Executor::new(store, 0);
     let execute = |text: &[u8], longest: usize| {
         let mut reply = Vec::new();
-        let outcome = executor.execute(&request(text), &Visit { longest, ..NOW }, &mut reply);
+        let outcome = executor.execute(&request(text), &RequestContext { reply_max: longest, ..NOW }, &mut reply);
         (outcome.err(), String::from_utf8(reply).unwrap())
     };
     assert_eq!(execute(b"set a 0 0 5\r\nhello\r\n", 4), (None, "STORED\r\n".into()));
     for asks in ["get a", "gets a", "gat 9 a", "gats 9 a", "get b a", "mg a v", "mg a v T9", "mg a v q"] {
-        assert_eq!(execute(format!("{asks}\r\n").as_bytes(), 4), (Some(Refused::TooLong), String::new()), "{asks}");
+        assert_eq!(
+            execute(format!("{asks}\r\n").as_bytes(), 4),
+            (Some(ExecuteError::TooLong), String::new()),
+            "{asks}"
+        );
     }
     assert_eq!(execute(b"mg a s t h\r\n", 4), (None, "HD s5 t-1 h0\r\n".into()));
     assert_eq!(execute(b"get a\r\n", 5), (None, "VALUE a 0 5\r\nhello\r\nEND\r\n".into()));
     // It is the answer that is bounded, not each of its values.
-    assert_eq!(execute(b"get a a\r\n", 20), (Some(Refused::TooLong), String::new()));
+    assert_eq!(execute(b"get a a\r\n", 20), (Some(ExecuteError::TooLong), String::new()));
 }

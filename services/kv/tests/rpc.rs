@@ -7,14 +7,14 @@ use leeward_kv::service::{DELETE, GET, GET_MANY, Kv, SET};
 use leeward_rpc::client::{CallError, Client};
 use leeward_rpc::server::Server;
 use leeward_rpc::wire::Method;
-use leeward_runtime::Idle;
+use leeward_runtime::IdlePolicy;
 use std::sync::Arc;
 use support::store;
 
 #[test]
 fn pairs_are_set_got_and_deleted() {
     let store = store();
-    let idle = Idle::Adaptive(Nanos::from_micros(20));
+    let idle = IdlePolicy::Adaptive(Nanos::from_micros(20));
     let server = Server::builder().idle(idle).start("127.0.0.1:0", Kv::new(Arc::clone(&store))).unwrap();
     let client = Client::builder().replica(server.address().to_string()).build().unwrap();
     let call = |method, argument: &[u8]| client.call_blocking(method, argument);

@@ -26,7 +26,7 @@ pub struct Factors {
 
 impl Factors {
     /// Factors of `ratings`, which begin with what is drawn from `seed`.
-    pub fn of(ratings: &Ratings, seed: u64) -> Self {
+    pub fn factorize(ratings: &Ratings, seed: u64) -> Self {
         let by_user = grouped(ratings.users, ratings.known.iter().map(|known| (known.user, known.item, known.rating)));
         let by_item = grouped(ratings.items, ratings.known.iter().map(|known| (known.item, known.user, known.rating)));
         let mut rng = Rng::new(seed, Purpose::Data);

@@ -1,8 +1,8 @@
 //! A leaf: predicts from its share of the ratings.
 
 use crate::neighbours::Model;
-use crate::wire::{self, PREDICT, Question};
-use leeward_rpc::server::{Failed, Handler, Request};
+use crate::wire::{self, PREDICT, Query};
+use leeward_rpc::server::{Handler, HandlerError, Request};
 use std::sync::Arc;
 
 /// Work of a leaf per request.
@@ -30,14 +30,14 @@ impl RecommendLeaf {
 }
 
 impl Handler for RecommendLeaf {
-    fn call(&self, request: &Request<'_>, reply: &mut Vec<u8>) -> Result<(), Failed> {
+    fn call(&self, request: &Request<'_>, reply: &mut Vec<u8>) -> Result<(), HandlerError> {
         if request.method != PREDICT {
-            return Err(Failed::UnknownMethod);
+            return Err(HandlerError::UnknownMethod);
         }
-        let Question { user, item } = Question::read(request.payload)?;
+        let Query { user, item } = Query::read(request.payload)?;
         let prediction = match self.work {
             Work::Needed => self.model.predict(user, item),
-            Work::Published => self.model.predict_anew(user, item),
+            Work::Published => self.model.predict_uncached(user, item),
         };
         wire::append(prediction, reply);
         Ok(())

@@ -10,8 +10,8 @@
 
 #![forbid(unsafe_code)]
 
-pub mod case;
 pub mod data;
+pub mod definition;
 pub mod factors;
 mod file;
 mod leaf;

@@ -12,7 +12,7 @@ const NEIGHBOURS: usize = 5;
 pub struct Model {
     factors: Factors,
     /// `Cᵀ h` of each user.
-    places: Vec<Row>,
+    embeddings: Vec<Row>,
     rated: Vec<bool>,
     users: Vec<bool>,
 }
@@ -20,24 +20,24 @@ pub struct Model {
 impl Model {
     /// Learns from ratings, beginning with what is drawn from `seed`.
     pub fn learn(ratings: &Ratings, seed: u64) -> Self {
-        let factors = Factors::of(ratings, seed);
-        let places = places(&factors);
+        let factors = Factors::factorize(ratings, seed);
+        let places = embeddings(&factors);
         let (mut rated, mut users) = (vec![false; ratings.items as usize], vec![false; ratings.users as usize]);
         for known in &ratings.known {
             rated[known.item as usize] = true;
             users[known.user as usize] = true;
         }
-        Model { factors, places, rated, users }
+        Model { factors, embeddings: places, rated, users }
     }
 
     /// The rating that users like this one would give, or nothing of users and items of which nothing is known.
     pub fn predict(&self, user: u32, item: u32) -> Option<f32> {
-        self.predict_among(user, item, &self.places)
+        self.predict_among(user, item, &self.embeddings)
     }
 
     /// The same, with everything that does not depend on the request made anew, as the published service does.
-    pub fn predict_anew(&self, user: u32, item: u32) -> Option<f32> {
-        self.predict_among(user, item, &places(&self.factors))
+    pub fn predict_uncached(&self, user: u32, item: u32) -> Option<f32> {
+        self.predict_among(user, item, &embeddings(&self.factors))
     }
 
     fn predict_among(&self, user: u32, item: u32, places: &[Row]) -> Option<f32> {
@@ -54,7 +54,7 @@ impl Model {
     }
 }
 
-fn places(factors: &Factors) -> Vec<Row> {
+fn embeddings(factors: &Factors) -> Vec<Row> {
     let mut gram = [[0.0; RANK]; RANK];
     for row in &factors.items {
         for at in 0..RANK {
@@ -143,7 +143,7 @@ mod tests {
             let mean = users[..5].iter().map(|other| rating(*other, item as usize)).sum::<f64>() / 5.0;
             let predicted = model.predict(user, item).unwrap();
             assert!((f64::from(predicted) - mean).abs() < 1e-4, "{predicted} {mean}");
-            assert_eq!(model.predict_anew(user, item), Some(predicted));
+            assert_eq!(model.predict_uncached(user, item), Some(predicted));
         }
     }
 

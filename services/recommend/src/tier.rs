@@ -1,8 +1,8 @@
 //! The mid-tier: asks every leaf, and takes the mean of those that know.
 
-use crate::wire::{self, PREDICT, Question, Told};
-use leeward_rpc::server::{Failed, Request};
-use leeward_rpc::tier::{Calls, Enough, MidTier, Replies, Reply, Step};
+use crate::wire::{self, PREDICT, Query, TierResult};
+use leeward_rpc::server::{HandlerError, Request};
+use leeward_rpc::tier::{Calls, GatherCondition, MidTier, Replies, Reply, Step};
 
 /// The mid-tier.
 #[derive(Clone, Copy, Debug, Default)]
@@ -17,18 +17,24 @@ impl MidTier for Recommend {
         (): &mut (),
         calls: &mut Calls<'_>,
         _: &mut Vec<u8>,
-    ) -> Result<Step, Failed> {
+    ) -> Result<Step, HandlerError> {
         if request.method != PREDICT {
-            return Err(Failed::UnknownMethod);
+            return Err(HandlerError::UnknownMethod);
         }
-        let question = Question::read(request.payload)?;
+        let question = Query::read(request.payload)?;
         for leaf in calls.leaves() {
             calls.call(leaf, PREDICT, |argument| question.append(argument)).repeatable();
         }
-        Ok(Step::Gather(Enough::All))
+        Ok(Step::Gather(GatherCondition::All))
     }
 
-    fn resume(&self, (): &mut (), came: &Replies<'_>, _: &mut Calls<'_>, reply: &mut Vec<u8>) -> Result<Step, Failed> {
+    fn resume(
+        &self,
+        (): &mut (),
+        came: &Replies<'_>,
+        _: &mut Calls<'_>,
+        reply: &mut Vec<u8>,
+    ) -> Result<Step, HandlerError> {
         let (mut answered, mut known, mut sum) = (0, 0, 0.0);
         for said in came.iter() {
             // An answer that is none counts as missing.
@@ -42,7 +48,7 @@ impl MidTier for Recommend {
         }
         let prediction = (known > 0).then(|| (sum / f64::from(known)) as f32);
         // There are fewer leaves than a byte says (`Leaves`).
-        Told { asked: came.len() as u8, answered, prediction }.append(reply);
+        TierResult { asked: came.len() as u8, answered, prediction }.append(reply);
         Ok(Step::Done)
     }
 }

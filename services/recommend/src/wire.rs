@@ -1,6 +1,6 @@
 //! Arguments and results as bytes, little-endian.
 
-use leeward_rpc::server::Failed;
+use leeward_rpc::server::HandlerError;
 use leeward_rpc::wire::Method;
 
 /// `predict`: a user and an item, four bytes each. A leaf's result is a byte, whether it knows both, and the rating, a
@@ -9,22 +9,24 @@ pub const PREDICT: Method = Method(0);
 
 /// A question.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Question {
+pub struct Query {
     /// The user.
     pub user: u32,
     /// The item.
     pub item: u32,
 }
 
-impl Question {
+impl Query {
     /// Reads an argument.
     ///
     /// # Errors
     /// It has another length.
-    pub fn read(argument: &[u8]) -> Result<Self, Failed> {
+    pub fn read(argument: &[u8]) -> Result<Self, HandlerError> {
         match argument.as_chunks::<4>() {
-            ([user, item], []) => Ok(Question { user: u32::from_le_bytes(*user), item: u32::from_le_bytes(*item) }),
-            _ => Err(Failed::Because(format!("{} bytes; accepted: 4 of a user and 4 of an item", argument.len()))),
+            ([user, item], []) => Ok(Query { user: u32::from_le_bytes(*user), item: u32::from_le_bytes(*item) }),
+            _ => {
+                Err(HandlerError::Message(format!("{} bytes; accepted: 4 of a user and 4 of an item", argument.len())))
+            }
         }
     }
 
@@ -54,7 +56,7 @@ pub fn read(bytes: &[u8]) -> Option<Option<f32>> {
 
 /// A mid-tier's result.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Told {
+pub struct TierResult {
     /// Leaves that were asked.
     pub asked: u8,
     /// Leaves of them that answered.
@@ -63,11 +65,11 @@ pub struct Told {
     pub prediction: Option<f32>,
 }
 
-impl Told {
+impl TierResult {
     /// Reads a result; `None` if it is none.
     pub fn read(result: &[u8]) -> Option<Self> {
         let ([asked, answered], rest) = result.split_first_chunk()?;
-        Some(Told { asked: *asked, answered: *answered, prediction: read(rest)? })
+        Some(TierResult { asked: *asked, answered: *answered, prediction: read(rest)? })
     }
 
     /// Appends the result.
@@ -86,17 +88,17 @@ mod tests {
         #[test]
         fn what_is_written_is_read(user: u32, item: u32, asked: u8, answered: u8, rating in prop::option::of(-9f32..9.0)) {
             let (mut argument, mut result) = (Vec::new(), Vec::new());
-            Question { user, item }.append(&mut argument);
-            prop_assert_eq!(Question::read(&argument), Ok(Question { user, item }));
-            let told = Told { asked, answered, prediction: rating };
+            Query { user, item }.append(&mut argument);
+            prop_assert_eq!(Query::read(&argument), Ok(Query { user, item }));
+            let told = TierResult { asked, answered, prediction: rating };
             told.append(&mut result);
-            prop_assert_eq!(Told::read(&result), Some(told));
+            prop_assert_eq!(TierResult::read(&result), Some(told));
         }
 
         #[test]
         fn any_bytes_are_read_or_refused(bytes: Vec<u8>) {
-            let _ = Question::read(&bytes);
-            if let Some(Told { prediction: Some(rating), .. }) = Told::read(&bytes) {
+            let _ = Query::read(&bytes);
+            if let Some(TierResult { prediction: Some(rating), .. }) = TierResult::read(&bytes) {
                 prop_assert!(rating.is_finite());
             }
         }

@@ -2,7 +2,7 @@
 
 use crate::wire::{GET, Pair, SET, check};
 use leeward_kv::service::Kv;
-use leeward_rpc::server::{Failed, Handler, Request};
+use leeward_rpc::server::{Handler, HandlerError, Request};
 
 /// A leaf of the router.
 #[derive(Clone)]
@@ -18,14 +18,14 @@ impl RouterLeaf {
 }
 
 impl Handler for RouterLeaf {
-    fn call(&self, request: &Request<'_>, reply: &mut Vec<u8>) -> Result<(), Failed> {
+    fn call(&self, request: &Request<'_>, reply: &mut Vec<u8>) -> Result<(), HandlerError> {
         match request.method {
             GET => self.kv.get(check(request.payload)?, reply),
             SET => {
                 let Pair { key, value } = Pair::read(request.payload)?;
                 self.kv.set(key, value, reply)
             }
-            _ => Err(Failed::UnknownMethod),
+            _ => Err(HandlerError::UnknownMethod),
         }
     }
 }

@@ -9,7 +9,7 @@
 
 #![forbid(unsafe_code)]
 
-pub mod case;
+pub mod definition;
 mod leaf;
 pub mod spooky;
 mod store;

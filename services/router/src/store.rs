@@ -3,16 +3,16 @@
 
 use crate::wire::{GET, Pair, SET, check};
 use leeward_rpc::address;
-use leeward_rpc::server::{Failed, Handler, Request};
+use leeward_rpc::server::{Handler, HandlerError, Request};
 use std::io::{self, BufRead, BufReader, ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 /// Time for a connection and for each read: whoever waits for longer is told that the store is away.
-const PATIENCE: Duration = Duration::from_secs(1);
+const TIMEOUT: Duration = Duration::from_secs(1);
 /// Idle connections that are kept.
-const KEPT: usize = 64;
+const IDLE_MAX: usize = 64;
 /// The longest line that a store may say.
 const LINE_MAX: u64 = 1_024;
 /// The longest value that a store may have: memcached's own bound, a megabyte, unless it is told another.
@@ -47,15 +47,19 @@ impl StoreLeaf {
     }
 
     fn connect(&self) -> io::Result<BufReader<TcpStream>> {
-        let stream = address::connect(&self.shared.addresses, PATIENCE)?;
-        stream.set_read_timeout(Some(PATIENCE))?;
-        stream.set_write_timeout(Some(PATIENCE))?;
+        let stream = address::connect(&self.shared.addresses, TIMEOUT)?;
+        stream.set_read_timeout(Some(TIMEOUT))?;
+        stream.set_write_timeout(Some(TIMEOUT))?;
         stream.set_nodelay(true)?;
         Ok(BufReader::new(stream))
     }
 
     /// Sends a command and reads what comes. A connection that was idle may be over: a command that found nobody is sent again over a new one.
-    fn ask<T>(&self, command: &[u8], read: impl Fn(&mut BufReader<TcpStream>) -> io::Result<T>) -> Result<T, Failed> {
+    fn execute<T>(
+        &self,
+        command: &[u8],
+        read: impl Fn(&mut BufReader<TcpStream>) -> io::Result<T>,
+    ) -> Result<T, HandlerError> {
         let idle = self.shared.idle.lock().unwrap_or_else(PoisonError::into_inner).pop();
         let was_idle = idle.is_some();
         let attempt = |mut stream: BufReader<TcpStream>| -> io::Result<T> {
@@ -64,7 +68,7 @@ impl StoreLeaf {
             // Bytes that nobody asked for would be the next one's answer.
             if stream.buffer().is_empty() {
                 let mut idle = self.shared.idle.lock().unwrap_or_else(PoisonError::into_inner);
-                if idle.len() < KEPT {
+                if idle.len() < IDLE_MAX {
                     idle.push(stream);
                 }
             }
@@ -74,11 +78,11 @@ impl StoreLeaf {
         if was_idle && told.as_ref().is_err_and(is_over) {
             told = self.connect().and_then(attempt);
         }
-        told.map_err(|error| Failed::Because(format!("memcached at {}: {error}", self.shared.name)))
+        told.map_err(|error| HandlerError::Message(format!("memcached at {}: {error}", self.shared.name)))
     }
 
-    fn get(&self, key: &[u8], reply: &mut Vec<u8>) -> Result<(), Failed> {
-        let found = self.ask(&[b"get ", text(key)?, b"\r\n"].concat(), |stream| {
+    fn get(&self, key: &[u8], reply: &mut Vec<u8>) -> Result<(), HandlerError> {
+        let found = self.execute(&[b"get ", text(key)?, b"\r\n"].concat(), |stream| {
             let head = line(stream)?;
             if head == b"END" {
                 return Ok(None);
@@ -96,9 +100,9 @@ impl StoreLeaf {
         Ok(())
     }
 
-    fn set(&self, key: &[u8], value: &[u8], reply: &mut Vec<u8>) -> Result<(), Failed> {
+    fn set(&self, key: &[u8], value: &[u8], reply: &mut Vec<u8>) -> Result<(), HandlerError> {
         let head = format!(" 0 0 {}\r\n", value.len());
-        self.ask(&[b"set ", text(key)?, head.as_bytes(), value, b"\r\n"].concat(), |stream| {
+        self.execute(&[b"set ", text(key)?, head.as_bytes(), value, b"\r\n"].concat(), |stream| {
             let told = line(stream)?;
             if told == b"STORED" { Ok(()) } else { Err(unexpected(&told)) }
         })?;
@@ -108,14 +112,14 @@ impl StoreLeaf {
 }
 
 impl Handler for StoreLeaf {
-    fn call(&self, request: &Request<'_>, reply: &mut Vec<u8>) -> Result<(), Failed> {
+    fn call(&self, request: &Request<'_>, reply: &mut Vec<u8>) -> Result<(), HandlerError> {
         match request.method {
             GET => self.get(check(request.payload)?, reply),
             SET => {
                 let Pair { key, value } = Pair::read(request.payload)?;
                 self.set(key, value, reply)
             }
-            _ => Err(Failed::UnknownMethod),
+            _ => Err(HandlerError::UnknownMethod),
         }
     }
 }
@@ -127,9 +131,9 @@ fn is_over(error: &io::Error) -> bool {
 }
 
 /// A key that the text protocol can say.
-fn text(key: &[u8]) -> Result<&[u8], Failed> {
+fn text(key: &[u8]) -> Result<&[u8], HandlerError> {
     if key.iter().any(|byte| *byte <= b' ' || *byte == 0x7f) {
-        return Err(Failed::Because("a key with spaces or control characters; memcached accepts none".into()));
+        return Err(HandlerError::Message("a key with spaces or control characters; memcached accepts none".into()));
     }
     Ok(key)
 }
@@ -185,7 +189,9 @@ mod tests {
         assert_eq!(leaf.set(b"a", b"b", &mut Vec::new()), Ok(()));
         answering.join().unwrap();
         let nowhere = StoreLeaf::at("store:11211".into(), vec![vacant]);
-        let Err(Failed::Because(why)) = nowhere.set(b"a", b"b", &mut Vec::new()) else { panic!("nobody listens") };
+        let Err(HandlerError::Message(why)) = nowhere.set(b"a", b"b", &mut Vec::new()) else {
+            panic!("nobody listens")
+        };
         assert!(why.starts_with("memcached at store:11211: "), "{why}");
     }
 

@@ -2,8 +2,8 @@
 
 use crate::spooky;
 use crate::wire::{GET, Pair, SET, check};
-use leeward_rpc::server::{Failed, Request};
-use leeward_rpc::tier::{Calls, Enough, LeafId, MidTier, Needs, Replies, Reply, Step};
+use leeward_rpc::server::{HandlerError, Request};
+use leeward_rpc::tier::{Calls, GatherCondition, LeafId, MidTier, Replies, Reply, RequiredLeaves, Step};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -30,13 +30,13 @@ pub struct Router {
 
 /// A request on its way.
 #[derive(Debug, Default)]
-pub struct Routing {
+pub struct RouteState {
     /// The key of a get.
     key: Vec<u8>,
     /// Leaves that hold the key, in the order in which a get asks them.
     replicas: Vec<LeafId>,
     /// How many of them have been asked; 0 for a set.
-    asked: usize,
+    attempts: usize,
     /// The leaf that a get is under way at.
     at: Option<LeafId>,
 }
@@ -73,35 +73,35 @@ impl Router {
         }
     }
 
-    fn arrived(&self, state: &mut Routing) {
+    fn finish_call(&self, state: &mut RouteState) {
         if let Some(leaf) = state.at.take() {
             self.under_way(leaf).fetch_sub(1, Ordering::Relaxed);
         }
     }
 
-    fn ask_next(&self, state: &mut Routing, calls: &mut Calls<'_>) -> Step {
-        let leaf = state.replicas[state.asked];
+    fn call_next(&self, state: &mut RouteState, calls: &mut Calls<'_>) -> Step {
+        let leaf = state.replicas[state.attempts];
         self.under_way(leaf).fetch_add(1, Ordering::Relaxed);
         state.at = Some(leaf);
-        state.asked += 1;
+        state.attempts += 1;
         let call = calls.call(leaf, GET, |argument| argument.extend_from_slice(&state.key));
         // A replica that takes long is not waited for.
-        if let Some(next) = state.replicas.get(state.asked) {
+        if let Some(next) = state.replicas.get(state.attempts) {
             call.or(*next);
         }
-        Step::Gather(Enough::All)
+        Step::Gather(GatherCondition::All)
     }
 
     /// Goes on with a get: a leaf that has no answer is no reason not to ask another.
-    fn got(&self, state: &mut Routing, came: &Replies<'_>, calls: &mut Calls<'_>, reply: &mut Vec<u8>) -> Step {
-        self.arrived(state);
+    fn got(&self, state: &mut RouteState, came: &Replies<'_>, calls: &mut Calls<'_>, reply: &mut Vec<u8>) -> Step {
+        self.finish_call(state);
         match came.get(0) {
             Reply::Result(found) if !found.is_empty() => {
                 reply.extend_from_slice(&[1, 1]);
                 reply.extend_from_slice(found);
                 Step::Done
             }
-            _ if state.asked < state.replicas.len() => self.ask_next(state, calls),
+            _ if state.attempts < state.replicas.len() => self.call_next(state, calls),
             _ => {
                 // Nobody knows whether there is one.
                 reply.extend_from_slice(&[1, 0, 0]);
@@ -112,9 +112,9 @@ impl Router {
 }
 
 impl MidTier for Router {
-    type State = Routing;
+    type State = RouteState;
 
-    fn needs(&self, request: &Request<'_>, needs: &mut Needs<'_>) {
+    fn required_leaves(&self, request: &Request<'_>, needs: &mut RequiredLeaves<'_>) {
         match request.method {
             // The better of two is asked; the first will mostly do.
             GET => self.replicas(request.payload).take(1).for_each(|leaf| needs.leaf(leaf)),
@@ -130,13 +130,13 @@ impl MidTier for Router {
     fn begin(
         &self,
         request: &Request<'_>,
-        state: &mut Routing,
+        state: &mut RouteState,
         calls: &mut Calls<'_>,
         _: &mut Vec<u8>,
-    ) -> Result<Step, Failed> {
+    ) -> Result<Step, HandlerError> {
         // Of a request that was given up on the way.
-        self.arrived(state);
-        state.asked = 0;
+        self.finish_call(state);
+        state.attempts = 0;
         state.replicas.clear();
         match request.method {
             GET => {
@@ -145,7 +145,7 @@ impl MidTier for Router {
                 state.key.extend_from_slice(key);
                 state.replicas.extend(self.replicas(key));
                 self.prefer_idle(&mut state.replicas);
-                Ok(self.ask_next(state, calls))
+                Ok(self.call_next(state, calls))
             }
             SET => {
                 let pair = Pair::read(request.payload)?;
@@ -156,22 +156,22 @@ impl MidTier for Router {
                 let most = state.replicas.len() / 2 + 1;
                 Ok(Step::Gather(match self.acks {
                     // A tier has at most three replicas.
-                    Acks::Most => Enough::Quorum(most as u16),
-                    Acks::All => Enough::All,
+                    Acks::Most => GatherCondition::Quorum(most as u16),
+                    Acks::All => GatherCondition::All,
                 }))
             }
-            _ => Err(Failed::UnknownMethod),
+            _ => Err(HandlerError::UnknownMethod),
         }
     }
 
     fn resume(
         &self,
-        state: &mut Routing,
+        state: &mut RouteState,
         came: &Replies<'_>,
         calls: &mut Calls<'_>,
         reply: &mut Vec<u8>,
-    ) -> Result<Step, Failed> {
-        if state.asked > 0 {
+    ) -> Result<Step, HandlerError> {
+        if state.attempts > 0 {
             return Ok(self.got(state, came, calls, reply));
         }
         let stored = came.iter().filter(|reply| matches!(reply, Reply::Result([1]))).count() as u8;

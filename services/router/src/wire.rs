@@ -1,7 +1,7 @@
 //! Arguments and results as bytes, little-endian. The mid-tier's results begin with two bytes, how many leaves it asked and
 //! how many of those answered: a result is whole if they are equal.
 
-use leeward_rpc::server::Failed;
+use leeward_rpc::server::HandlerError;
 use leeward_rpc::wire::Method;
 
 /// `get`: the argument is a key. The result is one byte, 1 and then the value, or 0 if there is none.
@@ -26,8 +26,9 @@ impl<'a> Pair<'a> {
     ///
     /// # Errors
     /// It is cut short, or the key is none.
-    pub fn read(argument: &'a [u8]) -> Result<Self, Failed> {
-        let cut = || Failed::Because("a set without its key: two bytes with its length, the key, the value".into());
+    pub fn read(argument: &'a [u8]) -> Result<Self, HandlerError> {
+        let cut =
+            || HandlerError::Message("a set without its key: two bytes with its length, the key, the value".into());
         let (length, rest) = argument.split_first_chunk::<2>().ok_or_else(cut)?;
         let (key, value) = rest.split_at_checked(u16::from_le_bytes(*length).into()).ok_or_else(cut)?;
         Ok(Pair { key: check(key)?, value })
@@ -46,16 +47,16 @@ impl<'a> Pair<'a> {
 ///
 /// # Errors
 /// It is empty, or longer than [`KEY_MAX`].
-pub fn check(key: &[u8]) -> Result<&[u8], Failed> {
+pub fn check(key: &[u8]) -> Result<&[u8], HandlerError> {
     match key.len() {
         1..=KEY_MAX => Ok(key),
-        length => Err(Failed::Because(format!("a key of {length} bytes; accepted: 1 to {KEY_MAX}"))),
+        length => Err(HandlerError::Message(format!("a key of {length} bytes; accepted: 1 to {KEY_MAX}"))),
     }
 }
 
 /// A mid-tier's result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Told<'a> {
+pub struct TierResult<'a> {
     /// Leaves that were asked.
     pub asked: u8,
     /// Leaves of them that answered.
@@ -64,11 +65,11 @@ pub struct Told<'a> {
     pub rest: &'a [u8],
 }
 
-impl<'a> Told<'a> {
+impl<'a> TierResult<'a> {
     /// Reads a result; `None` if it is cut short.
     pub fn read(result: &'a [u8]) -> Option<Self> {
         let ([asked, answered], rest) = result.split_first_chunk()?;
-        Some(Told { asked: *asked, answered: *answered, rest })
+        Some(TierResult { asked: *asked, answered: *answered, rest })
     }
 }
 
@@ -99,7 +100,7 @@ mod tests {
         let argument = [&[0xff, 0xff][..], &[b'k'; 65_536]].concat();
         assert_eq!(
             Pair::read(&argument),
-            Err(Failed::Because(format!("a key of 65535 bytes; accepted: 1 to {KEY_MAX}")))
+            Err(HandlerError::Message(format!("a key of 65535 bytes; accepted: 1 to {KEY_MAX}")))
         );
         assert!(Pair::read(&[1]).is_err() && Pair::read(&[0, 0]).is_err());
     }

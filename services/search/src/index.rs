@@ -8,11 +8,11 @@
 //! Never here: how a request comes in (`service`), where texts come from (`corpus`).
 
 use super::locks::{Lock, Refused};
-use super::merge::{due, merge};
-use super::query::{Matching, Query};
-use super::ranking::{Best, Fitting};
+use super::merge::{is_merge_due, merge};
+use super::query::{MatchMode, Query};
+use super::ranking::{MatchSet, TopHits};
 use super::score::{Collection, Score};
-use super::segment::{Counted, Layout, Segment, SegmentData};
+use super::segment::{Layout, Segment, SegmentData, TermCounts};
 use super::terms::{Scorer, Terms};
 use std::collections::HashMap;
 use std::sync::{Arc, PoisonError, RwLock};
@@ -48,7 +48,7 @@ pub struct Hit {
 
 /// Result of a search.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Found {
+pub struct SearchResult {
     /// Documents that fit.
     pub matches: u64,
     /// The best of them: by score, and of equals those that came first.
@@ -69,7 +69,7 @@ pub enum AddError {
 
 /// A term of the first documents, with its frequency.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Entry {
+pub struct VocabularyEntry {
     /// The term.
     pub term: Box<str>,
     /// Documents that have it.
@@ -80,7 +80,7 @@ pub struct Entry {
 
 /// How large an index is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Size {
+pub struct IndexSize {
     /// Documents.
     pub documents: u64,
     /// Words of all documents.
@@ -119,9 +119,9 @@ pub struct Index {
     titles: RwLock<Vec<Arc<str>>>,
     collection: RwLock<Collection>,
     writer: Lock<Writer>,
-    vocabulary: Arc<[Entry]>,
+    vocabulary: Arc<[VocabularyEntry]>,
     /// Documents that the vocabulary is of.
-    built_with: u32,
+    initial_documents: u32,
 }
 
 impl Index {
@@ -135,11 +135,11 @@ impl Index {
         let mut titles: Vec<Arc<str>> = Vec::new();
         let mut collection = Collection::default();
         let mut counts: HashMap<Box<str>, (u32, u64)> = HashMap::new();
-        let counted: Vec<Counted> = documents
+        let counted: Vec<TermCounts> = documents
             .into_iter()
             .take(DOCUMENTS_MAX)
             .map(|document| {
-                let counted = Counted::of([document.title.as_str(), document.text.as_str()]);
+                let counted = TermCounts::count([document.title.as_str(), document.text.as_str()]);
                 titles.push(title(&document.title));
                 collection.documents += 1;
                 collection.words += u64::from(counted.length);
@@ -151,8 +151,10 @@ impl Index {
                 counted
             })
             .collect();
-        let mut vocabulary: Vec<Entry> =
-            counts.into_iter().map(|(term, (documents, occurrences))| Entry { term, documents, occurrences }).collect();
+        let mut vocabulary: Vec<VocabularyEntry> = counts
+            .into_iter()
+            .map(|(term, (documents, occurrences))| VocabularyEntry { term, documents, occurrences })
+            .collect();
         vocabulary.sort_unstable_by(|a, b| b.occurrences.cmp(&a.occurrences).then_with(|| a.term.cmp(&b.term)));
         let share = counted.len().div_ceil(layout.segments).max(1);
         let sealed = counted.chunks(share).enumerate().map(|(number, part)| {
@@ -167,9 +169,9 @@ impl Index {
         let terms = vocabulary.iter().map(|entry| (entry.term.clone(), entry.documents.into(), entry.occurrences));
         Index {
             layout,
-            built_with: titles.len() as u32,
+            initial_documents: titles.len() as u32,
             segments: RwLock::new(writer.visible()),
-            terms: Terms::of(terms),
+            terms: Terms::from_counts(terms),
             titles: RwLock::new(titles),
             collection: RwLock::new(collection),
             writer: Lock::new("search.writer", writer),
@@ -182,24 +184,24 @@ impl Index {
     ///
     /// # Errors
     /// The request has no time to wait for one of the locks.
-    pub async fn search(&self, query: &Query) -> Result<Found, Refused> {
+    pub async fn search(&self, query: &Query) -> Result<SearchResult, Refused> {
         let collection = *self.collection.read().unwrap_or_else(PoisonError::into_inner);
         let mut words: Vec<(&str, Scorer)> = Vec::with_capacity(query.words().len());
         for word in query.words() {
             match self.terms.find(word) {
                 Some(term) => words.push((word, term.scorer(collection).await?)),
-                None if query.matching() == Matching::All => return Ok(Found::default()),
+                None if query.mode() == MatchMode::All => return Ok(SearchResult::default()),
                 None => {}
             }
         }
-        let mut best = Best::new(query.results());
+        let mut best = TopHits::new(query.results());
         if !words.is_empty() {
             let segments = Arc::clone(&self.segments.read().unwrap_or_else(PoisonError::into_inner));
             for segment in segments.iter() {
                 // Not kept for the next segment: thousands of requests may wait for that one's lock.
-                let mut fitting = Fitting::default();
-                segment.data.lock_unless_congested().await?.search(&words, query.matching(), &mut fitting);
-                best.take(segment.first, &fitting);
+                let mut fitting = MatchSet::default();
+                segment.data.lock_unless_congested().await?.search(&words, query.mode(), &mut fitting);
+                best.add_segment(segment.first, &fitting);
             }
         }
         let (matches, best) = best.finish();
@@ -208,7 +210,7 @@ impl Index {
             let title = titles.get(document as usize).map_or_else(|| Arc::from(""), Arc::clone);
             Hit { document, score, title }
         };
-        Ok(Found { matches, hits: best.into_iter().map(hit).collect() })
+        Ok(SearchResult { matches, hits: best.into_iter().map(hit).collect() })
     }
 
     /// Adds a document and says its number. Now and then that includes merging segments, between which others get their
@@ -217,7 +219,7 @@ impl Index {
     /// # Errors
     /// See [`AddError`].
     pub async fn add(&self, document: &Document) -> Result<u32, AddError> {
-        let counted = Counted::of([document.title.as_str(), document.text.as_str()]);
+        let counted = TermCounts::count([document.title.as_str(), document.text.as_str()]);
         let mut writer = self.writer.lock_unless_congested().await.map_err(AddError::Refused)?;
         // Whose turn it is must not be sent away: what it holds would have been held for nothing.
         let mut open = writer.open.data.lock().await;
@@ -257,7 +259,7 @@ impl Index {
     /// Merges segments of the same magnitude. A cancelled caller leaves the merge to the next.
     async fn tidy(&self, writer: &mut Writer) {
         let sizes = |writer: &Writer| writer.sealed.iter().map(|(_, documents)| *documents).collect::<Vec<_>>();
-        while due(&sizes(writer), self.layout) {
+        while is_merge_due(&sizes(writer), self.layout) {
             let from = writer.sealed.len() - self.layout.merge_factor;
             self.merge(writer, from).await;
         }
@@ -287,20 +289,20 @@ impl Index {
     }
 
     /// The terms of the documents that it was built with, the most frequent first.
-    pub fn vocabulary(&self) -> &[Entry] {
+    pub fn vocabulary(&self) -> &[VocabularyEntry] {
         &self.vocabulary
     }
 
     /// How many documents it was built with.
-    pub fn built_with(&self) -> u32 {
-        self.built_with
+    pub fn initial_documents(&self) -> u32 {
+        self.initial_documents
     }
 
     /// How large it is.
-    pub fn size(&self) -> Size {
+    pub fn size(&self) -> IndexSize {
         let collection = *self.collection.read().unwrap_or_else(PoisonError::into_inner);
         let segments = self.segments.read().unwrap_or_else(PoisonError::into_inner).len() as u64;
-        Size { documents: collection.documents, words: collection.words, terms: self.terms.len() as u64, segments }
+        IndexSize { documents: collection.documents, words: collection.words, terms: self.terms.len() as u64, segments }
     }
 }
 

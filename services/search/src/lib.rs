@@ -12,9 +12,9 @@
 
 #![forbid(unsafe_code)]
 
-pub mod case;
 pub mod corpus;
-mod decoded;
+mod decoded_cache;
+pub mod definition;
 mod index;
 mod locks;
 mod merge;
@@ -28,8 +28,8 @@ mod terms;
 pub mod token;
 pub mod wire;
 
-pub use index::{AddError, DOCUMENTS_MAX, Document, Entry, Found, Hit, Index, Size, TITLE_MAX};
+pub use index::{AddError, DOCUMENTS_MAX, Document, Hit, Index, IndexSize, SearchResult, TITLE_MAX, VocabularyEntry};
 pub use locks::Refused;
-pub use query::{Matching, Query};
+pub use query::{MatchMode, Query};
 pub use segment::Layout;
 pub use service::Search;

@@ -7,10 +7,10 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 /// Terms that are read under a segment's lock at once.
-const PIECE: usize = 256;
+const BATCH: usize = 256;
 
 /// Whether the last segments, of so many documents each, are enough of one magnitude to become one.
-pub(super) fn due(sizes: &[usize], layout: Layout) -> bool {
+pub(super) fn is_merge_due(sizes: &[usize], layout: Layout) -> bool {
     let magnitude = |documents: &usize| (documents / layout.seal_at).max(1).ilog(layout.merge_factor);
     match sizes.split_at_checked(sizes.len().wrapping_sub(layout.merge_factor)) {
         Some((_, last)) => last.iter().all(|documents| magnitude(documents) == magnitude(&last[0])),
@@ -42,7 +42,7 @@ pub(super) async fn merge(segments: &[Arc<Segment>]) -> Arc<Segment> {
         for source in &mut sources {
             if source.next.is_empty() {
                 // An empty piece is the end, and asking again costs little.
-                source.next = source.segment.data.lock().await.part(source.read, PIECE).into();
+                source.next = source.segment.data.lock().await.part(source.read, BATCH).into();
                 source.read += source.next.len();
             }
         }
@@ -60,7 +60,7 @@ pub(super) async fn merge(segments: &[Arc<Segment>]) -> Arc<Segment> {
             }
         }
         terms.push((term, merged));
-        if terms.len().is_multiple_of(PIECE) {
+        if terms.len().is_multiple_of(BATCH) {
             // Whatever else waits for this core has its turn.
             yield_now().await;
         }
@@ -75,7 +75,7 @@ mod tests {
     #[test]
     fn ten_of_a_kind_are_due() {
         let layout = Layout { segments: 1, seal_at: 10, merge_factor: 3 };
-        let check = |sizes: &[usize]| due(sizes, layout);
+        let check = |sizes: &[usize]| is_merge_due(sizes, layout);
         assert!(!check(&[]) && !check(&[10, 10]));
         assert!(check(&[10, 10, 10]) && check(&[300, 10, 10, 10]) && check(&[5, 10, 20]));
         assert!(!check(&[30, 10, 10]));

@@ -1,13 +1,13 @@
 //! Which documents of a segment a term is in, and how often: compressed, in the order of the documents.
 
 /// A document of a segment: its number within it, from 0.
-pub(super) type Local = u32;
+pub(super) type LocalId = u32;
 
 /// A term in a document.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Posting {
     /// The document.
-    pub(super) document: Local,
+    pub(super) document: LocalId,
     /// How often the term is in it (≥ 1).
     pub(super) count: u32,
 }
@@ -19,7 +19,7 @@ pub(super) struct PostingList {
     bytes: Vec<u8>,
     length: u32,
     /// The first document that may follow.
-    next: Local,
+    next: LocalId,
 }
 
 impl PostingList {
@@ -61,7 +61,7 @@ impl PostingList {
 /// Decodes a [`PostingList`].
 pub(super) struct Postings<'a> {
     bytes: &'a [u8],
-    next: Local,
+    next: LocalId,
 }
 
 impl Postings<'_> {

@@ -12,7 +12,7 @@ pub const RESULTS_MAX: usize = 100;
 
 /// Which documents fit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub enum Matching {
+pub enum MatchMode {
     /// Documents with at least one of the words.
     #[default]
     Any,
@@ -42,7 +42,7 @@ pub enum QueryError {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Query {
     words: Vec<Box<str>>,
-    matching: Matching,
+    mode: MatchMode,
     results: usize,
 }
 
@@ -59,7 +59,7 @@ impl Query {
     /// assert_eq!(query.words().collect::<Vec<_>>(), ["of", "search", "the"]);
     /// # Ok::<(), leeward_search::query::QueryError>(())
     /// ```
-    pub fn parse(text: &str, matching: Matching, results: usize) -> Result<Self, QueryError> {
+    pub fn parse(text: &str, matching: MatchMode, results: usize) -> Result<Self, QueryError> {
         if text.len() > QUERY_MAX {
             return Err(QueryError::TooLong(text.len()));
         }
@@ -72,7 +72,7 @@ impl Query {
         found.dedup();
         match found.len() {
             0 => Err(QueryError::Empty),
-            1..=WORDS_MAX => Ok(Query { words: found, matching, results }),
+            1..=WORDS_MAX => Ok(Query { words: found, mode: matching, results }),
             _ => Err(QueryError::TooManyWords),
         }
     }
@@ -83,8 +83,8 @@ impl Query {
     }
 
     /// Which documents fit.
-    pub fn matching(&self) -> Matching {
-        self.matching
+    pub fn mode(&self) -> MatchMode {
+        self.mode
     }
 
     /// How many results.
@@ -100,7 +100,7 @@ mod tests {
 
     #[test]
     fn limits_are_limits() {
-        let parse = |text: &str, results| Query::parse(text, Matching::All, results);
+        let parse = |text: &str, results| Query::parse(text, MatchMode::All, results);
         let many = |count: usize| (0..count).map(|n| format!("w{n} ")).collect::<String>();
         assert!(parse(&many(WORDS_MAX), 1).is_ok());
         assert_eq!(parse(&many(WORDS_MAX + 1), 1), Err(QueryError::TooManyWords));
@@ -113,7 +113,7 @@ mod tests {
     proptest! {
         #[test]
         fn no_text_makes_it_panic(text in "\\PC{0,200}", results in 0usize..200) {
-            if let Ok(query) = Query::parse(&text, Matching::Any, results) {
+            if let Ok(query) = Query::parse(&text, MatchMode::Any, results) {
                 prop_assert!((1..=WORDS_MAX).contains(&query.words().len()));
             }
         }

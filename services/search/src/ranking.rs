@@ -1,42 +1,42 @@
 //! The documents that fit so far, and the best of them. A request's own: nothing here is shared.
 
-use super::postings::Local;
-use super::query::Matching;
+use super::postings::LocalId;
+use super::query::MatchMode;
 use super::score::Score;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
 /// Documents of one segment that fit the words looked at so far, in order, with their scores.
 #[derive(Debug, Default)]
-pub(super) struct Fitting {
-    documents: Vec<(Local, Score)>,
-    spare: Vec<(Local, Score)>,
-    begun: bool,
+pub(super) struct MatchSet {
+    documents: Vec<(LocalId, Score)>,
+    spare: Vec<(LocalId, Score)>,
+    has_terms: bool,
 }
 
-impl Fitting {
+impl MatchSet {
     /// For a segment's first word.
     pub(super) fn clear(&mut self) {
         self.documents.clear();
-        self.begun = false;
+        self.has_terms = false;
     }
 
     /// Adds the documents that have one more word.
-    pub(super) fn add(&mut self, matching: Matching, postings: impl Iterator<Item = (Local, Score)>) {
-        if !self.begun {
-            self.begun = true;
+    pub(super) fn add(&mut self, matching: MatchMode, postings: impl Iterator<Item = (LocalId, Score)>) {
+        if !self.has_terms {
+            self.has_terms = true;
             self.documents.extend(postings);
             return;
         }
         self.spare.clear();
         match matching {
-            Matching::Any => self.unite(postings),
-            Matching::All => self.intersect(postings),
+            MatchMode::Any => self.unite(postings),
+            MatchMode::All => self.intersect(postings),
         }
         std::mem::swap(&mut self.documents, &mut self.spare);
     }
 
-    fn unite(&mut self, postings: impl Iterator<Item = (Local, Score)>) {
+    fn unite(&mut self, postings: impl Iterator<Item = (LocalId, Score)>) {
         let mut known = self.documents.iter().copied().peekable();
         for (document, score) in postings {
             while let Some(before) = known.next_if(|(before, _)| *before < document) {
@@ -51,7 +51,7 @@ impl Fitting {
         self.spare.extend(known);
     }
 
-    fn intersect(&mut self, postings: impl Iterator<Item = (Local, Score)>) {
+    fn intersect(&mut self, postings: impl Iterator<Item = (LocalId, Score)>) {
         let mut known = self.documents.iter().copied().peekable();
         for (document, score) in postings {
             while known.next_if(|(before, _)| *before < document).is_some() {}
@@ -68,27 +68,27 @@ impl Fitting {
     }
 
     /// The documents, in order.
-    pub(super) fn documents(&self) -> &[(Local, Score)] {
+    pub(super) fn documents(&self) -> &[(LocalId, Score)] {
         &self.documents
     }
 }
 
 /// The best so many documents of all: by score, and of equals those that came into the index first.
 #[derive(Debug)]
-pub(super) struct Best {
+pub(super) struct TopHits {
     /// The worst of them on top.
     heap: BinaryHeap<Reverse<(Score, Reverse<u32>)>>,
     results: usize,
     matches: u64,
 }
 
-impl Best {
+impl TopHits {
     pub(super) fn new(results: usize) -> Self {
-        Best { heap: BinaryHeap::with_capacity(results + 1), results, matches: 0 }
+        TopHits { heap: BinaryHeap::with_capacity(results + 1), results, matches: 0 }
     }
 
     /// Looks at all documents of a segment whose first one is `first` in the index.
-    pub(super) fn take(&mut self, first: u32, fitting: &Fitting) {
+    pub(super) fn add_segment(&mut self, first: u32, fitting: &MatchSet) {
         self.matches += fitting.documents.len() as u64;
         for (document, score) in &fitting.documents {
             let entry = (*score, Reverse(first + document));
@@ -124,8 +124,8 @@ mod tests {
     proptest! {
         #[test]
         fn sets_are_sets(lists in lists(), all in any::<bool>()) {
-            let matching = if all { Matching::All } else { Matching::Any };
-            let mut fitting = Fitting::default();
+            let matching = if all { MatchMode::All } else { MatchMode::Any };
+            let mut fitting = MatchSet::default();
             for list in &lists {
                 fitting.add(matching, list.iter().map(|(document, score)| (*document, Score(*score))));
             }
@@ -141,10 +141,10 @@ mod tests {
 
         #[test]
         fn the_best_are_the_best(list in prop::collection::btree_map(0u32..100, 1u32..5, 0..60), results in 1usize..20) {
-            let mut fitting = Fitting::default();
-            fitting.add(Matching::Any, list.iter().map(|(document, score)| (*document, Score(*score))));
-            let mut best = Best::new(results);
-            best.take(1_000, &fitting);
+            let mut fitting = MatchSet::default();
+            fitting.add(MatchMode::Any, list.iter().map(|(document, score)| (*document, Score(*score))));
+            let mut best = TopHits::new(results);
+            best.add_segment(1_000, &fitting);
             let mut sorted: Vec<(u32, Score)> = list.iter().map(|(document, score)| (1_000 + document, Score(*score))).collect();
             sorted.sort_by_key(|(document, score)| (Reverse(*score), *document));
             sorted.truncate(results);

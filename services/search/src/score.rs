@@ -37,7 +37,7 @@ const NORMS: usize = 256;
 
 impl Norm {
     /// Of a document of so many words.
-    pub(super) fn of(words: u32) -> Self {
+    pub(super) fn from_words(words: u32) -> Self {
         if words < 32 {
             return Norm(words as u8);
         }
@@ -95,15 +95,15 @@ impl Weight {
 const COUNTS: usize = 4;
 
 /// A term's scores for the usual counts and all lengths: worth its making for long lists.
-pub(super) struct Table {
+pub(super) struct ScoreTable {
     weight: Weight,
     scores: Box<[[Score; NORMS]; COUNTS]>,
 }
 
-impl Table {
+impl ScoreTable {
     pub(super) fn new(weight: Weight) -> Self {
         let row = |count: usize| std::array::from_fn(|norm| weight.score(count as u32 + 1, Norm(norm as u8)));
-        Table { weight, scores: Box::new(std::array::from_fn(row)) }
+        ScoreTable { weight, scores: Box::new(std::array::from_fn(row)) }
     }
 
     /// Score as [`Weight::score`] says it.
@@ -123,19 +123,20 @@ mod tests {
     fn lengths_are_known_to_an_eighth() {
         let mut last = 0;
         for words in (0..5_000).chain([u32::MAX / 2, u32::MAX]) {
-            let norm = Norm::of(words);
+            let norm = Norm::from_words(words);
             let back = norm.words();
             assert!(back <= u64::from(words) && u64::from(words) < back + (back / 8).max(1), "{words}: {back}");
             assert!(norm.0 >= last);
             last = norm.0;
         }
-        assert_eq!(Norm::of(u32::MAX).0, 247);
+        assert_eq!(Norm::from_words(u32::MAX).0, 247);
     }
 
     #[test]
     fn rare_terms_frequent_ones_and_short_documents_weigh_more() {
         let collection = Collection { documents: 1_000, words: 50_000 };
-        let score = |containing, count, words| Weight::new(collection, containing).score(count, Norm::of(words));
+        let score =
+            |containing, count, words| Weight::new(collection, containing).score(count, Norm::from_words(words));
         assert!(score(1, 1, 50) > score(10, 1, 50));
         assert!(score(10, 2, 50) > score(10, 1, 50));
         assert!(score(10, 1, 20) > score(10, 1, 50));
@@ -150,14 +151,14 @@ mod tests {
     #[test]
     fn the_formula_is_the_one_in_the_books() {
         // N = 100, n = 10, tf = 3, the document is as long as the mean: ln(1 + 90.5/10.5) · 3 · 2.2 / (3 + 1.2).
-        let score = Weight::new(Collection { documents: 100, words: 2_000 }, 10).score(3, Norm::of(20));
+        let score = Weight::new(Collection { documents: 100, words: 2_000 }, 10).score(3, Norm::from_words(20));
         assert!((score.value() - 3.557_3).abs() < 1e-3, "{}", score.value());
     }
 
     #[test]
     fn a_table_says_what_the_formula_says() {
         let weight = Weight::new(Collection { documents: 777, words: 33_333 }, 55);
-        let table = Table::new(weight);
+        let table = ScoreTable::new(weight);
         for count in [1, 2, 3, 4, 5, 100, u32::MAX] {
             for norm in 0..=u8::MAX {
                 assert_eq!(table.score(count, Norm(norm)), weight.score(count, Norm(norm)));

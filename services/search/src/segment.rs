@@ -1,11 +1,11 @@
 //! A segment: an inverted index of documents that came one after another. Everything in it that changes is behind its one
 //! lock, as in the Lucene of the thesis (§2.5.3); see `docs/search.md` for what that costs and why it is so here.
 
-use super::decoded::{Decoded, Occurrence};
+use super::decoded_cache::{DecodedCache, Occurrence};
 use super::locks::Lock;
-use super::postings::{Local, Posting, PostingList};
-use super::query::Matching;
-use super::ranking::Fitting;
+use super::postings::{LocalId, Posting, PostingList};
+use super::query::MatchMode;
+use super::ranking::MatchSet;
 use super::score::Norm;
 use super::terms::Scorer;
 use std::collections::HashMap;
@@ -49,14 +49,14 @@ impl Segment {
 
 /// A document's words as the index needs them: how often each is in it, by alphabet, and how many there are in all.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Counted {
+pub(super) struct TermCounts {
     pub(super) words: Vec<(Box<str>, u32)>,
     pub(super) length: u32,
 }
 
-impl Counted {
+impl TermCounts {
     /// Of a text, in several parts.
-    pub(super) fn of<'a>(texts: impl IntoIterator<Item = &'a str>) -> Self {
+    pub(super) fn count<'a>(texts: impl IntoIterator<Item = &'a str>) -> Self {
         let mut words: Vec<Box<str>> = Vec::new();
         texts.into_iter().for_each(|text| super::token::words(text, |word| words.push(word.into())));
         let length = u32::try_from(words.len()).unwrap_or(u32::MAX);
@@ -68,7 +68,7 @@ impl Counted {
                 _ => counted.push((word, 1)),
             }
         }
-        Counted { words: counted, length }
+        TermCounts { words: counted, length }
     }
 }
 
@@ -97,7 +97,7 @@ pub(super) struct SegmentData {
     lists: Vec<PostingList>,
     norms: Vec<Norm>,
     postings: usize,
-    decoded: Decoded,
+    decoded: DecodedCache,
 }
 
 impl SegmentData {
@@ -108,7 +108,7 @@ impl SegmentData {
             lists: Vec::new(),
             norms: Vec::new(),
             postings: 0,
-            decoded: Decoded::new(DECODED_LEAST),
+            decoded: DecodedCache::new(DECODED_LEAST),
         }
     }
 
@@ -118,24 +118,24 @@ impl SegmentData {
     }
 
     /// Appends a document. A sealed segment takes none.
-    pub(super) fn push(&mut self, document: &Counted) {
+    pub(super) fn push(&mut self, document: &TermCounts) {
         let Dictionary::Open(dictionary) = &mut self.dictionary else {
             debug_assert!(false, "a sealed segment takes no document");
             return;
         };
-        let local = self.norms.len() as Local;
+        let local = self.norms.len() as LocalId;
         for (term, count) in &document.words {
             let next = self.lists.len() as u32;
             let list = *dictionary.entry(term.clone()).or_insert(next);
             if list == next {
                 self.lists.push(PostingList::default());
             } else {
-                self.decoded.forget(list);
+                self.decoded.invalidate(list);
             }
             self.lists[list as usize].push(Posting { document: local, count: *count });
         }
         self.postings += document.words.len();
-        self.norms.push(Norm::of(document.length));
+        self.norms.push(Norm::from_words(document.length));
     }
 
     /// Sorts the dictionary; no more documents then.
@@ -145,15 +145,15 @@ impl SegmentData {
         terms.sort_unstable();
         self.lists = terms.iter().map(|(_, list)| std::mem::take(&mut self.lists[*list as usize])).collect();
         self.dictionary = Dictionary::Sealed(terms.into_iter().map(|(term, _)| term).collect());
-        self.decoded = Decoded::new((self.postings / DECODED_PART).max(DECODED_LEAST));
+        self.decoded = DecodedCache::new((self.postings / DECODED_PART).max(DECODED_LEAST));
     }
 
     /// Leaves in `fitting` the documents that fit `words`, with their scores.
-    pub(super) fn search(&mut self, words: &[(&str, Scorer)], matching: Matching, fitting: &mut Fitting) {
+    pub(super) fn search(&mut self, words: &[(&str, Scorer)], matching: MatchMode, fitting: &mut MatchSet) {
         fitting.clear();
         for (term, scorer) in words {
             let Some(list) = self.dictionary.find(term) else {
-                if matching == Matching::All {
+                if matching == MatchMode::All {
                     return fitting.clear();
                 }
                 continue;
@@ -162,7 +162,7 @@ impl SegmentData {
             let occurrences = self.decoded.get(list, || decode(compressed, norms));
             let scored = |at: &Occurrence| (at.document, scorer.score(at.count, at.norm));
             fitting.add(matching, occurrences.iter().map(scored));
-            if matching == Matching::All && fitting.documents().is_empty() {
+            if matching == MatchMode::All && fitting.documents().is_empty() {
                 return;
             }
         }
@@ -183,7 +183,7 @@ impl SegmentData {
     pub(super) fn assemble(terms: Vec<(Box<str>, PostingList)>, norms: Vec<Norm>) -> Self {
         let postings = terms.iter().map(|(_, list)| list.len()).sum::<usize>();
         let (terms, lists) = terms.into_iter().unzip();
-        let decoded = Decoded::new((postings / DECODED_PART).max(DECODED_LEAST));
+        let decoded = DecodedCache::new((postings / DECODED_PART).max(DECODED_LEAST));
         SegmentData { dictionary: Dictionary::Sealed(terms), lists, norms, postings, decoded }
     }
 }

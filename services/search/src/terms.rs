@@ -2,7 +2,7 @@
 //! scores have (thesis §2.5.3).
 
 use super::locks::{Lock, Refused};
-use super::score::{Collection, Norm, Score, Table, Weight};
+use super::score::{Collection, Norm, Score, ScoreTable, Weight};
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
@@ -14,7 +14,7 @@ const TABLE_FROM: u64 = 512;
 #[derive(Clone)]
 pub(super) enum Scorer {
     Plain(Weight),
-    Table(Arc<Table>),
+    Table(Arc<ScoreTable>),
 }
 
 impl Scorer {
@@ -41,7 +41,7 @@ pub(super) struct Term {
 struct Scores {
     collection: Collection,
     documents: u64,
-    table: Arc<Table>,
+    table: Arc<ScoreTable>,
 }
 
 impl Term {
@@ -70,7 +70,7 @@ impl Term {
         if let Some(known) = known {
             return Ok(Scorer::Table(Arc::clone(&known.table)));
         }
-        let table = Arc::new(Table::new(weight));
+        let table = Arc::new(ScoreTable::new(weight));
         *scores = Some(Scores { collection, documents, table: Arc::clone(&table) });
         Ok(Scorer::Table(table))
     }
@@ -82,7 +82,7 @@ pub(super) struct Terms(RwLock<HashMap<Box<str>, Arc<Term>>>);
 
 impl Terms {
     /// From how many documents each term is in, and how often.
-    pub(super) fn of(counts: impl IntoIterator<Item = (Box<str>, u64, u64)>) -> Self {
+    pub(super) fn from_counts(counts: impl IntoIterator<Item = (Box<str>, u64, u64)>) -> Self {
         let term = |(word, documents, occurrences)| (word, Arc::new(Term::new(documents, occurrences)));
         Terms(RwLock::new(counts.into_iter().map(term).collect()))
     }

@@ -1,7 +1,7 @@
 //! Requests and answers as bytes: integers little-endian, texts UTF-8. `docs/search.md` describes them for other languages.
 
-use super::index::{Document, Entry, Found, Hit, Size};
-use super::query::{Matching, Query, QueryError};
+use super::index::{Document, Hit, IndexSize, SearchResult, VocabularyEntry};
+use super::query::{MatchMode, Query, QueryError};
 use super::score::Score;
 use leeward_rpc::wire::Method;
 
@@ -41,22 +41,22 @@ pub enum WireError {
 /// Takes values from the front of `bytes`.
 struct Reader<'a> {
     bytes: &'a [u8],
-    what: &'static str,
+    field: &'static str,
 }
 
 impl<'a> Reader<'a> {
     fn new(bytes: &'a [u8], what: &'static str) -> Self {
-        Reader { bytes, what }
+        Reader { bytes, field: what }
     }
 
     fn take(&mut self, count: usize) -> Result<&'a [u8], WireError> {
-        let (taken, rest) = self.bytes.split_at_checked(count).ok_or(WireError::Short(self.what))?;
+        let (taken, rest) = self.bytes.split_at_checked(count).ok_or(WireError::Short(self.field))?;
         self.bytes = rest;
         Ok(taken)
     }
 
     fn array<const N: usize>(&mut self) -> Result<[u8; N], WireError> {
-        let (taken, rest) = self.bytes.split_first_chunk().ok_or(WireError::Short(self.what))?;
+        let (taken, rest) = self.bytes.split_first_chunk().ok_or(WireError::Short(self.field))?;
         self.bytes = rest;
         Ok(*taken)
     }
@@ -79,7 +79,7 @@ impl<'a> Reader<'a> {
 
     fn text(&mut self, count: usize) -> Result<&'a str, WireError> {
         let bytes = self.take(count)?;
-        std::str::from_utf8(bytes).map_err(|_| WireError::Text(self.what))
+        std::str::from_utf8(bytes).map_err(|_| WireError::Text(self.field))
     }
 
     fn rest(&mut self) -> Result<&'a str, WireError> {
@@ -87,12 +87,12 @@ impl<'a> Reader<'a> {
     }
 
     fn end(&self) -> Result<(), WireError> {
-        if self.bytes.is_empty() { Ok(()) } else { Err(WireError::Long(self.what)) }
+        if self.bytes.is_empty() { Ok(()) } else { Err(WireError::Long(self.field)) }
     }
 }
 
 /// A [`SEARCH`] request: results (2 bytes), matching (1), the words.
-pub fn write_query(text: &str, matching: Matching, results: u16, into: &mut Vec<u8>) {
+pub fn write_query(text: &str, matching: MatchMode, results: u16, into: &mut Vec<u8>) {
     into.extend_from_slice(&results.to_le_bytes());
     into.push(matching as u8);
     into.extend_from_slice(text.as_bytes());
@@ -104,8 +104,8 @@ pub fn read_query(bytes: &[u8]) -> Result<Query, WireError> {
     let mut reader = Reader::new(bytes, "query");
     let results = reader.u16()?;
     let matching = match reader.u8()? {
-        0 => Matching::Any,
-        1 => Matching::All,
+        0 => MatchMode::Any,
+        1 => MatchMode::All,
         other => return Err(WireError::Matching(other)),
     };
     Ok(Query::parse(reader.rest()?, matching, results.into())?)
@@ -113,7 +113,7 @@ pub fn read_query(bytes: &[u8]) -> Result<Query, WireError> {
 
 /// A [`SEARCH`] answer: documents that fit (8), results (2), and of each its number (4), score (4), the title's length (2),
 /// the title.
-pub fn write_found(found: &Found, into: &mut Vec<u8>) {
+pub fn write_result(found: &SearchResult, into: &mut Vec<u8>) {
     into.extend_from_slice(&found.matches.to_le_bytes());
     into.extend_from_slice(&(found.hits.len() as u16).to_le_bytes());
     for hit in &found.hits {
@@ -126,7 +126,7 @@ pub fn write_found(found: &Found, into: &mut Vec<u8>) {
 
 /// # Errors
 /// See [`WireError`].
-pub fn read_found(bytes: &[u8]) -> Result<Found, WireError> {
+pub fn read_result(bytes: &[u8]) -> Result<SearchResult, WireError> {
     let mut reader = Reader::new(bytes, "answer");
     let (matches, count) = (reader.u64()?, reader.u16()?);
     let mut hits = Vec::new();
@@ -135,7 +135,7 @@ pub fn read_found(bytes: &[u8]) -> Result<Found, WireError> {
         hits.push(Hit { document, score, title: reader.text(length.into())?.into() });
     }
     reader.end()?;
-    Ok(Found { matches, hits })
+    Ok(SearchResult { matches, hits })
 }
 
 /// A part of the vocabulary, by rank.
@@ -146,7 +146,7 @@ pub struct Page {
     /// Documents that they are from.
     pub documents: u32,
     /// Terms from the rank that was asked for on; none behind the end.
-    pub entries: Vec<Entry>,
+    pub entries: Vec<VocabularyEntry>,
 }
 
 /// A [`VOCABULARY`] request: the rank of the first term (4 bytes), from 0.
@@ -164,7 +164,7 @@ pub fn read_rank(bytes: &[u8]) -> Result<u32, WireError> {
 
 /// A [`VOCABULARY`] answer: terms in all (4), documents (4), and of each term documents (4), occurrences (8), its length
 /// (1), itself.
-pub fn write_page(vocabulary: &[Entry], documents: u32, rank: u32, into: &mut Vec<u8>) {
+pub fn write_page(vocabulary: &[VocabularyEntry], documents: u32, rank: u32, into: &mut Vec<u8>) {
     into.extend_from_slice(&(vocabulary.len() as u32).to_le_bytes());
     into.extend_from_slice(&documents.to_le_bytes());
     for entry in vocabulary.iter().skip(rank as usize) {
@@ -186,7 +186,7 @@ pub fn read_page(bytes: &[u8]) -> Result<Page, WireError> {
     let mut page = Page { terms: reader.u32()?, documents: reader.u32()?, entries: Vec::new() };
     while !reader.bytes.is_empty() {
         let (documents, occurrences, length) = (reader.u32()?, reader.u64()?, reader.u8()?);
-        page.entries.push(Entry { term: reader.text(length.into())?.into(), documents, occurrences });
+        page.entries.push(VocabularyEntry { term: reader.text(length.into())?.into(), documents, occurrences });
     }
     Ok(page)
 }
@@ -208,7 +208,7 @@ pub fn read_document(bytes: &[u8]) -> Result<Document, WireError> {
 }
 
 /// A [`SIZE`] answer: documents, words, terms, segments (8 bytes each).
-pub fn write_size(size: &Size, into: &mut Vec<u8>) {
+pub fn write_size(size: &IndexSize, into: &mut Vec<u8>) {
     for count in [size.documents, size.words, size.terms, size.segments] {
         into.extend_from_slice(&count.to_le_bytes());
     }
@@ -216,8 +216,9 @@ pub fn write_size(size: &Size, into: &mut Vec<u8>) {
 
 /// # Errors
 /// See [`WireError`].
-pub fn read_size(bytes: &[u8]) -> Result<Size, WireError> {
+pub fn read_size(bytes: &[u8]) -> Result<IndexSize, WireError> {
     let mut reader = Reader::new(bytes, "size");
-    let size = Size { documents: reader.u64()?, words: reader.u64()?, terms: reader.u64()?, segments: reader.u64()? };
+    let size =
+        IndexSize { documents: reader.u64()?, words: reader.u64()?, terms: reader.u64()?, segments: reader.u64()? };
     reader.end().map(|()| size)
 }

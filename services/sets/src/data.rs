@@ -26,7 +26,7 @@ pub enum Documents {
     /// Documents that somebody wrote.
     Texts {
         /// Text that [`leeward_services::tiers::questions::Data::parse`] reads them from.
-        from: String,
+        source: String,
         /// Their texts.
         texts: Arc<[String]>,
     },
@@ -35,12 +35,12 @@ pub enum Documents {
 impl Documents {
     /// The documents that come along with the search service.
     pub fn small() -> Self {
-        Documents::of_corpus("small", corpus::small())
+        Documents::from_corpus("small", corpus::small())
     }
 
-    fn of_corpus(from: &str, documents: Vec<Document>) -> Self {
+    fn from_corpus(from: &str, documents: Vec<Document>) -> Self {
         let texts = documents.into_iter().map(|document| format!("{} {}", document.title, document.text)).collect();
-        Documents::Texts { from: from.into(), texts }
+        Documents::Texts { source: from.into(), texts }
     }
 
     /// The documents of a file, as `leeward corpus` writes it.
@@ -48,7 +48,7 @@ impl Documents {
     /// # Errors
     /// The file can't be read, or is no such list.
     pub fn read(path: &Path) -> Result<Self, CorpusError> {
-        Ok(Documents::of_corpus(&path.display().to_string(), corpus::read(path)?))
+        Ok(Documents::from_corpus(&path.display().to_string(), corpus::read(path)?))
     }
 
     /// How many documents there are.

@@ -1,8 +1,8 @@
 //! A leaf: intersects the lists of its share of the documents.
 
 use crate::postings::Postings;
-use crate::wire::{ALL, append_found, read_words};
-use leeward_rpc::server::{Failed, Handler, Request};
+use crate::wire::{ALL, append_result, read_words};
+use leeward_rpc::server::{Handler, HandlerError, Request};
 use std::cell::RefCell;
 use std::sync::Arc;
 
@@ -25,15 +25,15 @@ impl SetsLeaf {
 }
 
 impl Handler for SetsLeaf {
-    fn call(&self, request: &Request<'_>, reply: &mut Vec<u8>) -> Result<(), Failed> {
+    fn call(&self, request: &Request<'_>, reply: &mut Vec<u8>) -> Result<(), HandlerError> {
         if request.method != ALL {
-            return Err(Failed::UnknownMethod);
+            return Err(HandlerError::UnknownMethod);
         }
         let words = read_words(request.payload)?;
         FOUND.with_borrow_mut(|found| {
             self.postings.with_all(words, found);
             // Documents are numbered by 32 bits.
-            append_found(found.len() as u32, found, reply);
+            append_result(found.len() as u32, found, reply);
         });
         Ok(())
     }

@@ -11,8 +11,8 @@
 
 #![forbid(unsafe_code)]
 
-pub mod case;
 pub mod data;
+pub mod definition;
 pub mod intersect;
 mod leaf;
 pub mod postings;

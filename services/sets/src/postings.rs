@@ -13,7 +13,7 @@ pub struct Postings {
 
 impl Postings {
     /// Of the documents with these numbers.
-    pub fn of(data: &Documents, numbers: Range<u32>) -> Self {
+    pub fn build(data: &Documents, numbers: Range<u32>) -> Self {
         let mut postings = Postings::default();
         data.words(numbers, |number, word| postings.add(number, word));
         postings.lists.values_mut().for_each(Vec::shrink_to_fit);

@@ -6,7 +6,7 @@ use std::collections::{HashMap, HashSet};
 /// A stop word is in more than so much of the documents: one in ten.
 const SHARE: u32 = 10;
 /// Documents that are looked at, spread over all: enough to know a tenth by a thousandth.
-const LOOKED_AT: u32 = 100_000;
+const SAMPLE_SIZE: u32 = 100_000;
 
 /// Words to leave out of questions.
 #[derive(Clone, Debug, Default)]
@@ -16,9 +16,9 @@ pub struct StopWords {
 
 impl StopWords {
     /// Of these documents, or of a hundred thousand of them.
-    pub fn of(data: &Documents) -> Self {
+    pub fn build(data: &Documents) -> Self {
         let count = data.count();
-        let looked = count.min(LOOKED_AT);
+        let looked = count.min(SAMPLE_SIZE);
         let mut seen: HashMap<Box<str>, (u32, u32)> = HashMap::new();
         for turn in 0..looked {
             let number = (u64::from(turn) * u64::from(count) / u64::from(looked)) as u32;
@@ -56,7 +56,7 @@ mod tests {
 
     #[test]
     fn the_most_frequent_words_of_made_up_documents_are_stop_words() {
-        let stop = StopWords::of(&Documents::Synthetic { count: 5_000, words: 30, seed: 1 });
+        let stop = StopWords::build(&Documents::Synthetic { count: 5_000, words: 30, seed: 1 });
         assert!(stop.contains(name(1).as_bytes()) && stop.contains(name(10).as_bytes()));
         assert!(!stop.contains(name(100).as_bytes()) && !stop.contains(b"") && !stop.contains(&[0xff]));
         // Of 30 words a document has one of rank r with 1 - (1 - ln(1 + 1/r) / ln 100,001)^30: a tenth at about 25.

@@ -1,9 +1,9 @@
 //! The mid-tier: drops stop words, asks every leaf, and puts their lists one behind the other.
 
 use crate::stop::StopWords;
-use crate::wire::{ALL, FOUND_MAX, Found, append_words, read_words};
-use leeward_rpc::server::{Failed, Request};
-use leeward_rpc::tier::{Calls, Enough, MidTier, Replies, Reply, Step};
+use crate::wire::{ALL, RESULT_MAX, SearchResult, append_words, read_words};
+use leeward_rpc::server::{HandlerError, Request};
+use leeward_rpc::tier::{Calls, GatherCondition, MidTier, Replies, Reply, Step};
 use std::sync::Arc;
 
 /// The mid-tier. Its leaves hold ranges of documents, in the order of the leaves.
@@ -28,9 +28,9 @@ impl MidTier for Sets {
         (): &mut (),
         calls: &mut Calls<'_>,
         reply: &mut Vec<u8>,
-    ) -> Result<Step, Failed> {
+    ) -> Result<Step, HandlerError> {
         if request.method != ALL {
-            return Err(Failed::UnknownMethod);
+            return Err(HandlerError::UnknownMethod);
         }
         let words = read_words(request.payload)?.filter(|word| !self.stop.contains(word));
         if words.clone().next().is_none() {
@@ -41,14 +41,20 @@ impl MidTier for Sets {
         for leaf in calls.leaves() {
             calls.call(leaf, ALL, |argument| append_words(words.clone(), argument)).repeatable();
         }
-        Ok(Step::Gather(Enough::All))
+        Ok(Step::Gather(GatherCondition::All))
     }
 
-    fn resume(&self, (): &mut (), came: &Replies<'_>, _: &mut Calls<'_>, reply: &mut Vec<u8>) -> Result<Step, Failed> {
+    fn resume(
+        &self,
+        (): &mut (),
+        came: &Replies<'_>,
+        _: &mut Calls<'_>,
+        reply: &mut Vec<u8>,
+    ) -> Result<Step, HandlerError> {
         let lists = || {
             came.iter().filter_map(|said| match said {
                 // An answer that is none counts as missing.
-                Reply::Result(bytes) => Found::read(bytes),
+                Reply::Result(bytes) => SearchResult::read(bytes),
                 _ => None,
             })
         };
@@ -57,7 +63,7 @@ impl MidTier for Sets {
         // There are fewer leaves than a byte says (`Leaves`).
         reply.extend_from_slice(&[came.len() as u8, answered]);
         reply.extend_from_slice(&total.to_le_bytes());
-        reply.extend(lists().flat_map(|list| list.ids()).take(FOUND_MAX).flat_map(u32::to_le_bytes));
+        reply.extend(lists().flat_map(|list| list.ids()).take(RESULT_MAX).flat_map(u32::to_le_bytes));
         Ok(Step::Done)
     }
 }

@@ -1,6 +1,6 @@
 //! Arguments and results as bytes, little-endian. Nothing is copied when it is read.
 
-use leeward_rpc::server::Failed;
+use leeward_rpc::server::HandlerError;
 use leeward_rpc::wire::Method;
 
 /// `all`: a byte with the number of words, and for each a byte with its length and the word. The result is how many documents
@@ -8,14 +8,14 @@ use leeward_rpc::wire::Method;
 /// many leaves it asked, how many of those answered.
 pub const ALL: Method = Method(0);
 /// Numbers that a result has, at most.
-pub const FOUND_MAX: usize = 8_192;
+pub const RESULT_MAX: usize = 8_192;
 
 /// Words of an argument.
 ///
 /// # Errors
 /// A word is cut short or empty, or something follows the last one.
-pub fn read_words(argument: &[u8]) -> Result<impl Iterator<Item = &[u8]> + Clone, Failed> {
-    let refuse = |words: &str| Err(Failed::Because(words.into()));
+pub fn read_words(argument: &[u8]) -> Result<impl Iterator<Item = &[u8]> + Clone, HandlerError> {
+    let refuse = |words: &str| Err(HandlerError::Message(words.into()));
     let Some((count, words)) = argument.split_first() else { return refuse("a question without a number of words") };
     let mut rest = words;
     for _ in 0..*count {
@@ -26,7 +26,7 @@ pub fn read_words(argument: &[u8]) -> Result<impl Iterator<Item = &[u8]> + Clone
         }
     }
     if !rest.is_empty() {
-        return Err(Failed::Because(format!("{} bytes behind the last word", rest.len())));
+        return Err(HandlerError::Message(format!("{} bytes behind the last word", rest.len())));
     }
     Ok(Words(words))
 }
@@ -60,28 +60,28 @@ pub fn append_words<'a>(words: impl Iterator<Item = &'a [u8]> + Clone, out: &mut
 }
 
 /// Appends what was found: `total` documents, of which `ids` are the first.
-pub fn append_found(total: u32, ids: &[u32], out: &mut Vec<u8>) {
+pub fn append_result(total: u32, ids: &[u32], out: &mut Vec<u8>) {
     out.extend_from_slice(&total.to_le_bytes());
-    out.extend(ids.iter().take(FOUND_MAX).flat_map(|id| id.to_le_bytes()));
+    out.extend(ids.iter().take(RESULT_MAX).flat_map(|id| id.to_le_bytes()));
 }
 
 /// Documents that were found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Found<'a> {
+pub struct SearchResult<'a> {
     /// How many documents.
     pub total: u32,
     /// The first of their numbers, ascending.
     pub ids: &'a [[u8; 4]],
 }
 
-impl<'a> Found<'a> {
+impl<'a> SearchResult<'a> {
     /// Reads what was found; `None` if these bytes are no such list.
     pub fn read(bytes: &'a [u8]) -> Option<Self> {
         let (total, ids) = bytes.split_first_chunk()?;
         let (ids, []) = ids.as_chunks() else { return None };
         let total = u32::from_le_bytes(*total);
         let ascends = ids.is_sorted_by(|a, b| u32::from_le_bytes(*a) < u32::from_le_bytes(*b));
-        (ids.len() == FOUND_MAX.min(total as usize) && ascends).then_some(Found { total, ids })
+        (ids.len() == RESULT_MAX.min(total as usize) && ascends).then_some(SearchResult { total, ids })
     }
 
     /// The numbers.
@@ -106,8 +106,8 @@ mod tests {
             prop_assert!(read_words(&argument).unwrap().eq(words.iter().map(Vec::as_slice)));
             let ids: Vec<u32> = ids.into_iter().collect();
             let mut result = Vec::new();
-            append_found(ids.len() as u32, &ids, &mut result);
-            prop_assert!(Found::read(&result).unwrap().ids().eq(ids));
+            append_result(ids.len() as u32, &ids, &mut result);
+            prop_assert!(SearchResult::read(&result).unwrap().ids().eq(ids));
         }
 
         #[test]
@@ -115,14 +115,14 @@ mod tests {
             if let Ok(words) = read_words(&bytes) {
                 prop_assert_eq!(words.count(), usize::from(bytes[0]));
             }
-            let _ = Found::read(&bytes);
+            let _ = SearchResult::read(&bytes);
         }
     }
 
     #[test]
     fn wrong_questions_are_refused_in_words() {
         let said = |argument: &[u8]| match read_words(argument).map(Iterator::count) {
-            Err(Failed::Because(words)) => words,
+            Err(HandlerError::Message(words)) => words,
             other => panic!("{other:?}"),
         };
         assert_eq!(said(&[]), "a question without a number of words");

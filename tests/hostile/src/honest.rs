@@ -1,7 +1,7 @@
 //! The well-behaved client beside an attack: an open loop, counted from when each request was due.
 
 use crate::certificate;
-use crate::placement::{self, Part};
+use crate::placement::{self, Role};
 use crate::target::Port;
 use anyhow::Context;
 use std::io::{BufRead, BufReader, Write};
@@ -22,9 +22,9 @@ const RATE: u32 = 100;
 
 /// Experience of the honest client.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Experience {
+pub(crate) struct ClientReport {
     /// Share of the requests that were answered within the objective.
-    pub(crate) good: f64,
+    pub(crate) goodput: f64,
     /// Share of the requests that were answered.
     pub(crate) answered: f64,
     /// The 99th percentile of those that were answered.
@@ -35,19 +35,19 @@ pub(crate) struct Experience {
     pub(crate) late: f64,
 }
 
-impl Experience {
+impl ClientReport {
     /// For another process.
     pub(crate) fn to_json(self) -> String {
-        let Experience { good, answered, p99, wrong, late } = self;
+        let ClientReport { goodput: good, answered, p99, wrong, late } = self;
         serde_json::json!({ "good": good, "answered": answered, "p99_ns": p99.as_nanos() as u64, "wrong": wrong, "late": late })
             .to_string()
     }
 
-    fn of_json(text: &[u8]) -> anyhow::Result<Self> {
+    fn from_json(text: &[u8]) -> anyhow::Result<Self> {
         let said: serde_json::Value = serde_json::from_slice(text).context("what the honest client said")?;
         let number = |name: &str| said[name].as_f64().with_context(|| format!("no `{name}`"));
-        Ok(Experience {
-            good: number("good")?,
+        Ok(ClientReport {
+            goodput: number("good")?,
             answered: number("answered")?,
             p99: Duration::from_nanos(number("p99_ns")? as u64),
             wrong: number("wrong")? as u64,
@@ -61,27 +61,27 @@ pub(crate) fn objective(port: Port) -> Duration {
 }
 
 /// Asks for so long.
-pub(crate) fn ask(port: Port, leeward: &Path, address: SocketAddr, span: Duration) -> anyhow::Result<Experience> {
+pub(crate) fn run(port: Port, leeward: &Path, address: SocketAddr, span: Duration) -> anyhow::Result<ClientReport> {
     match port {
         Port::Rpc => by_load(leeward, &[&address.to_string()], span),
         Port::Tls => {
-            let ca = certificate::here()?.ca();
+            let ca = certificate::files()?.ca();
             by_load(leeward, &["--tls-ca", &ca.display().to_string(), &address.to_string()], span)
         }
         Port::Datagrams => by_load(leeward, &["--udp", &address.to_string()], span),
         Port::Memcached => {
             let this = std::env::current_exe().context("where this program is")?;
-            let mut command = placement::command(Part::Client, this);
+            let mut command = placement::command(Role::Client, this);
             command.args(["ask", &address.to_string(), &span.as_secs_f64().to_string()]);
-            Experience::of_json(&command.output().context("starting the honest client")?.stdout)
+            ClientReport::from_json(&command.output().context("starting the honest client")?.stdout)
         }
     }
 }
 
 /// `leeward load`: 50 clients, 1,000 requests of 10 us per second.
-fn by_load(leeward: &Path, server: &[&str], span: Duration) -> anyhow::Result<Experience> {
+fn by_load(leeward: &Path, server: &[&str], span: Duration) -> anyhow::Result<ClientReport> {
     let span = format!("{}ms", span.as_millis());
-    let mut command = placement::command(Part::Client, leeward);
+    let mut command = placement::command(Role::Client, leeward);
     command.arg("load").args(server);
     command.args(["--slo", "1ms", "--rtt", "50us", "--clients", "50", "--demand", "1k"]);
     command.args(["--duration", &span, "--warmup", "200ms", "--json"]);
@@ -93,15 +93,15 @@ fn by_load(leeward: &Path, server: &[&str], span: Duration) -> anyhow::Result<Ex
     let offered = count("offered").max(1.0);
     let p99 = Duration::from_nanos(report["latency"]["p99_ns"].as_f64().unwrap_or(0.0) as u64);
     let (good, answered, late) = (count("good") / offered, count("completed") / offered, count("late") / offered);
-    Ok(Experience { good, answered, p99, wrong: 0, late })
+    Ok(ClientReport { goodput: good, answered, p99, wrong: 0, late })
 }
 
 /// Pairs of its own, each set and got by one connection.
-pub(crate) fn by_pairs(address: SocketAddr, span: Duration) -> anyhow::Result<Experience> {
+pub(crate) fn run_pairs(address: SocketAddr, span: Duration) -> anyhow::Result<ClientReport> {
     let clients: Vec<_> = (0..CLIENTS).map(|name| std::thread::spawn(move || pairs(address, name, span))).collect();
     let (mut waits, mut wrong, mut late) = (Vec::new(), 0, 0);
     for client in clients {
-        let Asked { waits: of_one, wrong: wrong_of_one, late: late_of_one } =
+        let ConnectionReport { waits: of_one, wrong: wrong_of_one, late: late_of_one } =
             client.join().map_err(|_| anyhow::anyhow!("a client has failed"))?;
         waits.extend(of_one);
         wrong += wrong_of_one;
@@ -111,12 +111,18 @@ pub(crate) fn by_pairs(address: SocketAddr, span: Duration) -> anyhow::Result<Ex
     let due = f64::from(RATE) * span.as_secs_f64() * CLIENTS as f64;
     let good = waits.iter().filter(|wait| **wait < objective(Port::Memcached)).count();
     let p99 = waits.get(waits.len() * 99 / 100).copied().unwrap_or_default();
-    Ok(Experience { good: good as f64 / due, answered: waits.len() as f64 / due, p99, wrong, late: late as f64 / due })
+    Ok(ClientReport {
+        goodput: good as f64 / due,
+        answered: waits.len() as f64 / due,
+        p99,
+        wrong,
+        late: late as f64 / due,
+    })
 }
 
 /// Experience of one of the clients.
 #[derive(Default)]
-struct Asked {
+struct ConnectionReport {
     /// How long each answer took since it was due.
     waits: Vec<Duration>,
     wrong: u64,
@@ -124,8 +130,8 @@ struct Asked {
     late: u64,
 }
 
-fn pairs(address: SocketAddr, name: usize, span: Duration) -> Asked {
-    let mut asked = Asked::default();
+fn pairs(address: SocketAddr, name: usize, span: Duration) -> ConnectionReport {
+    let mut asked = ConnectionReport::default();
     let connect = || {
         let stream = TcpStream::connect_timeout(&address, Duration::from_secs(2)).ok()?;
         stream.set_nodelay(true).ok()?;

@@ -9,9 +9,8 @@
 
 mod attack;
 mod certificate;
-mod crowd;
+mod connections;
 mod encrypted;
-mod far;
 mod honest;
 mod memcached;
 mod placement;
@@ -19,6 +18,7 @@ mod rpc;
 mod server;
 mod target;
 mod trial;
+mod udp;
 mod verdict;
 
 use anyhow::{Context, bail};
@@ -124,18 +124,18 @@ fn run(command: Command) -> anyhow::Result<bool> {
         Command::Attack { name, address, seconds } => {
             let attack = find(&name)?;
             let until = Instant::now() + Duration::try_from_secs_f64(seconds).context("how long to attack")?;
-            let did = (attack.go)(&Target::new(address, until, 1));
+            let did = (attack.run)(&Target::new(address, until, 1));
             eprintln!("{name}: {did}");
             Ok(true)
         }
         Command::Ask { address, seconds } => {
             let span = Duration::try_from_secs_f64(seconds).context("how long to ask")?;
-            println!("{}", honest::by_pairs(address, span)?.to_json());
+            println!("{}", honest::run_pairs(address, span)?.to_json());
             Ok(true)
         }
         Command::Run(args) => {
             let judged = trials(&args);
-            certificate::forget();
+            certificate::remove();
             judged
         }
     }
@@ -172,13 +172,13 @@ fn trials(args: &RunArgs) -> anyhow::Result<bool> {
     println!("{}", verdict::HEADING);
     for attack in attacks.into_iter().filter(|attack| args.port.is_none_or(|port| port == attack.port)) {
         // Well once is well: what others do with the machine can only make it look worse.
-        let mut judgement = verdict::Judgement::Bad;
+        let mut judgement = verdict::Judgement::Failed;
         for _ in 0..plan.attempts {
-            if judgement != verdict::Judgement::Well {
+            if judgement != verdict::Judgement::Passed {
                 judgement = try_once(attack, args, &plan)?;
             }
         }
-        all_well &= judgement != verdict::Judgement::Bad;
+        all_well &= judgement != verdict::Judgement::Failed;
         unmeasured += u32::from(judgement == verdict::Judgement::Unmeasured);
     }
     println!(
@@ -196,9 +196,9 @@ fn trials(args: &RunArgs) -> anyhow::Result<bool> {
 }
 
 fn try_once(attack: &'static Attack, args: &RunArgs, plan: &Plan) -> anyhow::Result<verdict::Judgement> {
-    let trial = Trial::of(attack, &args.leeward, plan)?;
+    let trial = Trial::run(attack, &args.leeward, plan)?;
     let other = match (&args.memcached, attack.port) {
-        (Some(program), Port::Memcached) => Some(Trial::of_memcached(attack, program, plan)?),
+        (Some(program), Port::Memcached) => Some(Trial::run_memcached(attack, program, plan)?),
         _ => None,
     };
     let verdict = verdict::judge(&trial, other.as_ref(), plan);

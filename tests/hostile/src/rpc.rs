@@ -1,6 +1,8 @@
 //! Attacks on Leeward's own protocol.
 
-use crate::crowd::{Reads, begin, come_and_go, connect, crowd, drip as drip_bytes, hold, pump, reset};
+use crate::connections::{
+    ReadBehaviour, connect, connect_and_reset, connect_many, drip as drip_bytes, flood, hold, reset, send_once,
+};
 use crate::target::Target;
 use leeward_core::units::Priority;
 use leeward_wire::{
@@ -55,11 +57,11 @@ fn calls(count: u64, demand: u32, nanos: u64) -> Vec<u8> {
 }
 
 pub(crate) fn mutated(target: &Target) -> String {
-    let mut chance = target.chance();
+    let mut chance = target.rng();
     let demand = bytes(&Frame::Demand(Demand { demand: 5 }));
     let lawful = [register(1), call(1, 0, &takes(10_000)), ping(), demand].concat();
     let mut rounds = 0;
-    while target.goes_on() {
+    while target.is_active() {
         let mut said = lawful.clone();
         for _ in 0..chance.below(4) {
             let at = chance.below(said.len());
@@ -75,12 +77,12 @@ pub(crate) fn mutated(target: &Target) -> String {
 
 pub(crate) fn half_frames(target: &Target) -> String {
     let half = [register(1), call(1, 0, &takes(10_000))[..40].to_vec()].concat();
-    hold(target, &crowd(target, 500, &half))
+    hold(target, &connect_many(target, 500, &half))
 }
 
 pub(crate) fn half_calls(target: &Target) -> String {
     let long = call(1, 0, &vec![0; 1 << 20]);
-    begin(target, 400, &[register(0), long[..1_000_000].to_vec()].concat())
+    send_once(target, 400, &[register(0), long[..1_000_000].to_vec()].concat())
 }
 
 pub(crate) fn drip(target: &Target) -> String {
@@ -88,18 +90,18 @@ pub(crate) fn drip(target: &Target) -> String {
 }
 
 pub(crate) fn registered(target: &Target) -> String {
-    hold(target, &crowd(target, 2_000, &register(0)))
+    hold(target, &connect_many(target, 2_000, &register(0)))
 }
 
 pub(crate) fn liars(target: &Target) -> String {
-    hold(target, &crowd(target, 500, &register(u32::MAX)))
+    hold(target, &connect_many(target, 500, &register(u32::MAX)))
 }
 
 pub(crate) fn hoarders(target: &Target) -> String {
     // Each keeps telling of a demand, so that whatever credit there is goes to it.
-    let mut streams = crowd(target, 100, &register(1_000));
+    let mut streams = connect_many(target, 100, &register(1_000));
     let again = bytes(&Frame::Demand(Demand { demand: 1_000 }));
-    while target.goes_on() {
+    while target.is_active() {
         streams.retain_mut(|stream| stream.write_all(&again).is_ok());
         std::thread::sleep(Duration::from_millis(20));
     }
@@ -108,55 +110,55 @@ pub(crate) fn hoarders(target: &Target) -> String {
 
 pub(crate) fn demands(target: &Target) -> String {
     let demand = bytes(&Frame::Demand(Demand { demand: 1 << 31 }));
-    pump(target, 8, &register(0), &demand.repeat(2_000), Reads::All)
+    flood(target, 8, &register(0), &demand.repeat(2_000), ReadBehaviour::All)
 }
 
 pub(crate) fn pings(target: &Target) -> String {
-    pump(target, 8, &register(0), &ping().repeat(2_000), Reads::All)
+    flood(target, 8, &register(0), &ping().repeat(2_000), ReadBehaviour::All)
 }
 
 pub(crate) fn pings_one(target: &Target) -> String {
-    pump(target, 1, &register(0), &ping().repeat(2_000), Reads::All)
+    flood(target, 1, &register(0), &ping().repeat(2_000), ReadBehaviour::All)
 }
 
 pub(crate) fn pings_singly(target: &Target) -> String {
-    pump(target, 50, &register(0), &ping(), Reads::All)
+    flood(target, 50, &register(0), &ping(), ReadBehaviour::All)
 }
 
 pub(crate) fn pings_unread(target: &Target) -> String {
-    pump(target, 50, &register(0), &ping().repeat(2_000), Reads::Nothing)
+    flood(target, 50, &register(0), &ping().repeat(2_000), ReadBehaviour::Nothing)
 }
 
 pub(crate) fn statistics(target: &Target) -> String {
     let question = |request| bytes(&Frame::Call(Call { method: Method::STATISTICS, ..lawful(request, &[]) }));
     let questions: Vec<u8> = (1..=1_000).flat_map(question).collect();
-    pump(target, 8, &register(0), &questions, Reads::All)
+    flood(target, 8, &register(0), &questions, ReadBehaviour::All)
 }
 
-pub(crate) fn flood(target: &Target) -> String {
-    pump(target, 16, &register(1_000), &calls(500, 1 << 20, 100_000), Reads::All)
+pub(crate) fn flood_calls(target: &Target) -> String {
+    flood(target, 16, &register(1_000), &calls(500, 1 << 20, 100_000), ReadBehaviour::All)
 }
 
 pub(crate) fn unread(target: &Target) -> String {
-    let mut payload = target.chance().bytes(200_000);
+    let mut payload = target.rng().bytes(200_000);
     payload[..8].copy_from_slice(&takes(1_000));
-    pump(target, 100, &register(100), &call(1, 0, &payload), Reads::Nothing)
+    flood(target, 100, &register(100), &call(1, 0, &payload), ReadBehaviour::Nothing)
 }
 
 pub(crate) fn storm(target: &Target) -> String {
-    come_and_go(target, b"")
+    connect_and_reset(target, b"")
 }
 
 pub(crate) fn storm_calls(target: &Target) -> String {
-    come_and_go(target, &[register(1 << 31), call(1, 0, &takes(10_000))].concat())
+    connect_and_reset(target, &[register(1 << 31), call(1, 0, &takes(10_000))].concat())
 }
 
 pub(crate) fn churn(target: &Target) -> String {
     // A full window's worth, whatever it is, answered or not.
     let said = [register(1_000), calls(64, 1_000, 20_000)].concat();
     let mut rounds = 0;
-    while target.goes_on() {
-        let crowd = crowd(target, 16, &said);
+    while target.is_active() {
+        let crowd = connect_many(target, 16, &said);
         rounds += crowd.len();
         std::thread::sleep(Duration::from_millis(1));
         crowd.into_iter().for_each(reset);
@@ -168,11 +170,11 @@ pub(crate) fn churn(target: &Target) -> String {
 fn in_turns(target: &Target, sessions: usize, make: impl Fn(u64) -> Vec<u8> + Copy + Send + 'static) -> String {
     let ask = move |target: Target| {
         let mut answers = 0;
-        while target.goes_on() {
+        while target.is_active() {
             let Some(mut stream) = connect(&target) else { continue };
             let mut number = 0;
             let mut said = stream.write_all(&register(10));
-            while said.is_ok() && target.goes_on() {
+            while said.is_ok() && target.is_active() {
                 number += 1;
                 said = stream.write_all(&make(number)).and_then(|()| answer(&mut stream));
                 answers += u64::from(said.is_ok());
@@ -217,9 +219,9 @@ pub(crate) fn same_ids(target: &Target) -> String {
     let twice = [register(10), call(7, 1, &takes(100_000)), call(7, 1, &takes(100_000))].concat();
     let once = [register(10), call(7, 1, &takes(100_000))].concat();
     let mut rounds = 0;
-    while target.goes_on() {
-        rounds += crowd(target, 4, &once).len();
-        let offenders = crowd(target, 4, &twice);
+    while target.is_active() {
+        rounds += connect_many(target, 4, &once).len();
+        let offenders = connect_many(target, 4, &twice);
         rounds += offenders.len();
         std::thread::sleep(Duration::from_millis(1));
         offenders.into_iter().for_each(reset);

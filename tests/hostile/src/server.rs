@@ -1,7 +1,7 @@
 //! The program under attack: started for one attack, looked at, ended.
 
 use crate::certificate;
-use crate::placement::{self, Part};
+use crate::placement::{self, Role};
 use crate::target::Port;
 use anyhow::{Context, bail};
 use rustix::process::{Pid, Signal, kill_process};
@@ -12,7 +12,7 @@ use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
 
 /// How long a server may take to begin, or to end.
-const PATIENCE: Duration = Duration::from_secs(20);
+const TIMEOUT: Duration = Duration::from_secs(20);
 
 /// A running server. It is ended when it is dropped.
 pub(crate) struct Server {
@@ -23,7 +23,7 @@ pub(crate) struct Server {
 
 /// Descriptors, memory and threads that a server holds.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Held {
+pub(crate) struct ResourceUsage {
     /// Resident memory, in MB.
     pub(crate) memory: u64,
     pub(crate) descriptors: usize,
@@ -33,13 +33,13 @@ pub(crate) struct Held {
 impl Server {
     /// Leeward, with the port that is to be attacked.
     pub(crate) fn leeward(program: &Path, port: Port) -> anyhow::Result<Self> {
-        let mut command = placement::command(Part::Server, program);
+        let mut command = placement::command(Role::Server, program);
         command.args(["serve", "--idle", "50us", "--rtt", "50us", "--listen", "127.0.0.1:0"]);
         match port {
             Port::Rpc => command.args(["--slo", "1ms"]),
             Port::Datagrams => command.args(["--slo", "1ms", "--udp", "127.0.0.1:0"]),
             Port::Tls => {
-                let files = certificate::here()?;
+                let files = certificate::files()?;
                 command.args(["--slo", "1ms", "--tls-cert"]).arg(files.cert()).arg("--tls-key").arg(files.key())
             }
             Port::Memcached => {
@@ -65,7 +65,7 @@ impl Server {
     /// memcached, with one thread.
     pub(crate) fn memcached(program: &Path) -> anyhow::Result<Self> {
         let free = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?;
-        let mut command = placement::command(Part::Server, program);
+        let mut command = placement::command(Role::Server, program);
         command.args(["-t", "1", "-m", "64", "-l", "127.0.0.1", "-u", "nobody", "-p", &free.port().to_string()]);
         let began = command.stdin(Stdio::null()).stderr(Stdio::piped()).spawn();
         let mut child = began.with_context(|| format!("starting {}", program.display()))?;
@@ -81,10 +81,10 @@ impl Server {
         let mut server = Server { child, address: free };
         let began = Instant::now();
         while TcpStream::connect(free).is_err() {
-            if !server.lives() {
+            if !server.is_running() {
                 bail!("{} has ended: {}", program.display(), first.join().unwrap_or_default());
             }
-            if began.elapsed() > PATIENCE {
+            if began.elapsed() > TIMEOUT {
                 bail!("{} does not listen", program.display());
             }
             std::thread::sleep(Duration::from_millis(10));
@@ -93,12 +93,12 @@ impl Server {
     }
 
     /// Whether it still runs.
-    pub(crate) fn lives(&mut self) -> bool {
+    pub(crate) fn is_running(&mut self) -> bool {
         matches!(self.child.try_wait(), Ok(None))
     }
 
     /// Resources that it holds now.
-    pub(crate) fn held(&self) -> anyhow::Result<Held> {
+    pub(crate) fn resource_usage(&self) -> anyhow::Result<ResourceUsage> {
         let process = format!("/proc/{}", self.child.id());
         let status = std::fs::read_to_string(format!("{process}/status")).context("looking at the server")?;
         let value = |key: &str| {
@@ -106,7 +106,7 @@ impl Server {
             line.and_then(|line| line.split_whitespace().next()?.parse::<u64>().ok()).unwrap_or(0)
         };
         let descriptors = std::fs::read_dir(format!("{process}/fd"))?.count();
-        Ok(Held { memory: value("VmRSS:") / 1024, descriptors, threads: value("Threads:") })
+        Ok(ResourceUsage { memory: value("VmRSS:") / 1024, descriptors, threads: value("Threads:") })
     }
 }
 
@@ -114,8 +114,8 @@ impl Drop for Server {
     fn drop(&mut self) {
         let _ = kill_process(Pid::from_child(&self.child), Signal::TERM);
         let began = Instant::now();
-        while self.lives() {
-            if began.elapsed() > PATIENCE {
+        while self.is_running() {
+            if began.elapsed() > TIMEOUT {
                 let _ = self.child.kill();
             }
             std::thread::sleep(Duration::from_millis(10));

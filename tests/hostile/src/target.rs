@@ -53,20 +53,20 @@ impl Target {
         Target { address, until, seed }
     }
 
-    pub(crate) fn goes_on(&self) -> bool {
+    pub(crate) fn is_active(&self) -> bool {
         Instant::now() < self.until
     }
 
     /// A source of chance, the same for each run.
-    pub(crate) fn chance(&self) -> Chance {
-        Chance(Xoshiro256PlusPlus::seed_from_u64(self.seed))
+    pub(crate) fn rng(&self) -> AttackRng {
+        AttackRng(Xoshiro256PlusPlus::seed_from_u64(self.seed))
     }
 }
 
 /// A source of chance.
-pub(crate) struct Chance(Xoshiro256PlusPlus);
+pub(crate) struct AttackRng(Xoshiro256PlusPlus);
 
-impl Chance {
+impl AttackRng {
     /// A number below `bound`.
     pub(crate) fn below(&mut self, bound: usize) -> usize {
         ((u128::from(self.0.next_u64()) * bound as u128) >> 64) as usize

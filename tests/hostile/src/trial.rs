@@ -1,9 +1,9 @@
 //! An attack in turns with none, beside the honest client.
 
 use crate::attack::Attack;
-use crate::honest::{self, Experience};
-use crate::placement::{self, Part};
-use crate::server::{Held, Server};
+use crate::honest::{self, ClientReport};
+use crate::placement::{self, Role};
+use crate::server::{ResourceUsage, Server};
 use crate::target::Port;
 use anyhow::Context;
 use std::path::Path;
@@ -20,9 +20,9 @@ pub(crate) struct Plan {
     /// How often an attack is tried that did not go well.
     pub(crate) attempts: u32,
     /// Goodput that is to be left, of that without an attack.
-    pub(crate) kept: f64,
+    pub(crate) goodput_min: f64,
     /// Whether answers are to be within the objective.
-    pub(crate) in_time: bool,
+    pub(crate) checks_latency: bool,
     /// Share of requests that an honest client may send late by itself, with the round still counted.
     late: f64,
 }
@@ -35,8 +35,8 @@ impl Plan {
             span: Duration::from_secs(3),
             rest: Duration::from_millis(2_500),
             attempts: 1,
-            kept: 0.90,
-            in_time: true,
+            goodput_min: 0.90,
+            checks_latency: true,
             late: 0.05,
         }
     }
@@ -48,8 +48,8 @@ impl Plan {
             span: Duration::from_secs(1),
             rest: Duration::from_millis(1_200),
             attempts: 3,
-            kept: 0.2,
-            in_time: false,
+            goodput_min: 0.2,
+            checks_latency: false,
             late: f64::INFINITY,
         }
     }
@@ -64,34 +64,41 @@ const SETTLES: Duration = Duration::from_secs(30);
 pub(crate) struct Trial {
     pub(crate) attack: &'static Attack,
     /// The honest client without the attack, and beside it, in pairs.
-    pub(crate) rounds: Vec<(Experience, Experience)>,
+    pub(crate) rounds: Vec<(ClientReport, ClientReport)>,
     /// Rounds that say nothing, because the client was late itself; others took their place.
     pub(crate) late: u32,
     /// The honest client when all is over.
-    pub(crate) after: Experience,
-    pub(crate) before: Held,
+    pub(crate) recovery: ClientReport,
+    pub(crate) resources_before: ResourceUsage,
     /// The most of it that was seen during an attack.
-    pub(crate) during: Held,
-    pub(crate) left: Held,
+    pub(crate) resources_peak: ResourceUsage,
+    pub(crate) resources_after: ResourceUsage,
 }
 
 impl Trial {
     /// On Leeward.
-    pub(crate) fn of(attack: &'static Attack, program: &Path, plan: &Plan) -> anyhow::Result<Self> {
+    pub(crate) fn run(attack: &'static Attack, program: &Path, plan: &Plan) -> anyhow::Result<Self> {
         Trial::on(Server::leeward(program, attack.port)?, attack, program, plan)
     }
 
     /// On memcached.
-    pub(crate) fn of_memcached(attack: &'static Attack, program: &Path, plan: &Plan) -> anyhow::Result<Self> {
+    pub(crate) fn run_memcached(attack: &'static Attack, program: &Path, plan: &Plan) -> anyhow::Result<Self> {
         Trial::on(Server::memcached(program)?, attack, program, plan)
     }
 
     fn on(mut server: Server, attack: &'static Attack, leeward: &Path, plan: &Plan) -> anyhow::Result<Self> {
-        let ask = |server: &Server| honest::ask(attack.port, leeward, server.address, plan.span);
+        let ask = |server: &Server| honest::run(attack.port, leeward, server.address, plan.span);
         let first = ask(&server)?;
-        let before = server.held()?;
-        let mut trial =
-            Trial { attack, rounds: Vec::new(), late: 0, after: first, before, during: before, left: before };
+        let before = server.resource_usage()?;
+        let mut trial = Trial {
+            attack,
+            rounds: Vec::new(),
+            late: 0,
+            recovery: first,
+            resources_before: before,
+            resources_peak: before,
+            resources_after: before,
+        };
         for round in 0..plan.rounds * 3 {
             if trial.rounds.len() == plan.rounds as usize {
                 break;
@@ -100,9 +107,9 @@ impl Trial {
             let mut attacker = Attacker::start(attack, &server, plan.span + 2 * LEAD)?;
             std::thread::sleep(LEAD);
             let beside = ask(&server)?;
-            let held = server.held().context("the server is gone")?;
-            trial.during.memory = trial.during.memory.max(held.memory);
-            trial.during.descriptors = trial.during.descriptors.max(held.descriptors);
+            let held = server.resource_usage().context("the server is gone")?;
+            trial.resources_peak.memory = trial.resources_peak.memory.max(held.memory);
+            trial.resources_peak.descriptors = trial.resources_peak.descriptors.max(held.descriptors);
             attacker.end();
             std::thread::sleep(plan.rest);
             if without.late.max(beside.late) > plan.late {
@@ -111,9 +118,9 @@ impl Trial {
                 trial.rounds.push((without, beside));
             }
         }
-        trial.after = ask(&server)?;
-        trial.left = settled(&server, before)?;
-        anyhow::ensure!(server.lives(), "{} has ended the server", attack.name);
+        trial.recovery = ask(&server)?;
+        trial.resources_after = settled(&server, before)?;
+        anyhow::ensure!(server.is_running(), "{} has ended the server", attack.name);
         Ok(trial)
     }
 
@@ -128,10 +135,10 @@ impl Trial {
 }
 
 /// Resources that a server holds when what ended has had time to end.
-fn settled(server: &Server, before: Held) -> anyhow::Result<Held> {
+fn settled(server: &Server, before: ResourceUsage) -> anyhow::Result<ResourceUsage> {
     let began = Instant::now();
     loop {
-        let held = server.held().context("the server is gone")?;
+        let held = server.resource_usage().context("the server is gone")?;
         if held.descriptors <= before.descriptors || began.elapsed() > SETTLES {
             return Ok(held);
         }
@@ -145,7 +152,7 @@ struct Attacker(Child);
 impl Attacker {
     fn start(attack: &Attack, server: &Server, span: Duration) -> anyhow::Result<Self> {
         let this = std::env::current_exe().context("where this program is")?;
-        let mut command = placement::command(Part::Attacker, this);
+        let mut command = placement::command(Role::Attacker, this);
         command.args(["attack", attack.name, &server.address.to_string()]);
         command.arg(span.as_secs_f64().to_string()).stdin(Stdio::null()).stderr(Stdio::null());
         Ok(Attacker(command.spawn().context("starting the attack")?))

@@ -24,7 +24,7 @@ static MOST: AtomicUsize = AtomicUsize::new(0);
 
 /// The system's allocator with each thread's calls and the program's bytes counted.
 #[derive(Clone, Copy, Debug)]
-pub struct Counting;
+pub struct CountingAllocator;
 
 /// Calls of the allocator by this thread so far: allocations and reallocations.
 pub fn allocations() -> u64 {
@@ -39,12 +39,12 @@ pub fn allocations_in(act: impl FnOnce()) -> u64 {
 }
 
 /// The most bytes that the program had allocated at once since [`forget_most_bytes`].
-pub fn most_bytes() -> usize {
+pub fn peak_bytes() -> usize {
     MOST.load(Ordering::Relaxed)
 }
 
 /// Makes [`most_bytes`] begin with what is allocated now.
-pub fn forget_most_bytes() {
+pub fn reset_peak_bytes() {
     MOST.store(BYTES.load(Ordering::Relaxed), Ordering::Relaxed);
 }
 
@@ -59,7 +59,7 @@ fn grown(bytes: usize) {
 
 // SAFETY: every call goes to `System` unchanged, which keeps `GlobalAlloc`'s contract. Counting allocates nothing: the
 // thread-local is const-initialised and needs no destructor.
-unsafe impl GlobalAlloc for Counting {
+unsafe impl GlobalAlloc for CountingAllocator {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         called();
         grown(layout.size());

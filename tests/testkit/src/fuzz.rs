@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 
 /// A hunt for bytes that a check fails on.
 #[derive(Clone, Debug)]
-pub struct Hunt<'a> {
+pub struct FuzzSearch<'a> {
     /// A name for the files of findings.
     pub name: &'a str,
     /// The folder for findings: `env!("CARGO_TARGET_TMPDIR")`.
@@ -18,12 +18,12 @@ pub struct Hunt<'a> {
     pub iterations: u64,
 }
 
-impl Hunt<'_> {
+impl FuzzSearch<'_> {
     /// Gives `check` what `mutate` makes of the corpus. A mutant on which the check panics is written to a file, and the
     /// panic goes on.
     pub fn run(&self, mutate: impl Fn(&mut Random) -> Vec<u8>, check: impl Fn(&mut Random, &[u8])) {
-        let seed = number("LEEWARD_FUZZ_SEED", 1);
-        for iteration in 0..number("LEEWARD_FUZZ_ITERATIONS", self.iterations) {
+        let seed = env_number("LEEWARD_FUZZ_SEED", 1);
+        for iteration in 0..env_number("LEEWARD_FUZZ_ITERATIONS", self.iterations) {
             // Each has a seed of its own, so that a failure is found again without what came before it.
             let mut random = Random::new(seed << 40 | iteration);
             let bytes = mutate(&mut random);
@@ -54,7 +54,7 @@ pub fn corpus(folder: &Path, prefix: &str, at_least: usize) -> Vec<Vec<u8>> {
 ///
 /// # Panics
 /// If it holds something else.
-pub fn number(variable: &str, otherwise: u64) -> u64 {
+pub fn env_number(variable: &str, otherwise: u64) -> u64 {
     let Ok(text) = std::env::var(variable) else { return otherwise };
     text.parse().unwrap_or_else(|_| panic!("{variable}: `{text}` is no number"))
 }
@@ -67,7 +67,7 @@ mod tests {
     fn a_finding_is_kept_and_the_failure_goes_on() {
         let folder = std::env::temp_dir().join(format!("leeward-testkit-{}", std::process::id()));
         fs::create_dir_all(&folder).unwrap();
-        let hunt = Hunt { name: "hunted", findings: &folder, iterations: 50 };
+        let hunt = FuzzSearch { name: "hunted", findings: &folder, iterations: 50 };
         let found = catch_unwind(AssertUnwindSafe(|| {
             hunt.run(|random| vec![random.below(10) as u8], |_, bytes| assert_ne!(bytes, [7]));
         }));

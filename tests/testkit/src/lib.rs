@@ -9,10 +9,10 @@
 //! - [`net`] and [`wait`]: ports and patience
 
 pub mod allocator;
-pub mod alone;
 pub mod fuzz;
 pub mod greetings;
 pub mod net;
 pub mod random;
 pub mod require;
+pub mod serial;
 pub mod wait;

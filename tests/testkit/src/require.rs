@@ -17,7 +17,7 @@ pub const SKIPS: &str = "LEEWARD_SKIPS";
 
 /// A program or kernel feature that tests need.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Need {
+pub enum Requirement {
     /// memcached and its clients: libmemcached's tools, pymemcache (`scripts/setup kv`).
     Memcached,
     /// The profiler's compiler plugin and run-time (`make profiler`).
@@ -38,31 +38,31 @@ pub enum Need {
     Recipes,
 }
 
-impl Need {
-    const ALL: [Need; 9] = [
-        Need::Memcached,
-        Need::Profiler,
-        Need::RustcPlugin,
-        Need::IoUring,
-        Need::Scheduler,
-        Need::Promtool,
-        Need::Readers,
-        Need::Otlp,
-        Need::Recipes,
+impl Requirement {
+    const ALL: [Requirement; 9] = [
+        Requirement::Memcached,
+        Requirement::Profiler,
+        Requirement::RustcPlugin,
+        Requirement::IoUring,
+        Requirement::Scheduler,
+        Requirement::Promtool,
+        Requirement::Readers,
+        Requirement::Otlp,
+        Requirement::Recipes,
     ];
 
     /// The word in `LEEWARD_REQUIRE`.
-    pub fn word(self) -> &'static str {
+    pub fn name(self) -> &'static str {
         match self {
-            Need::Memcached => "memcached",
-            Need::Profiler => "profiler",
-            Need::RustcPlugin => "rustc_plugin",
-            Need::IoUring => "io_uring",
-            Need::Scheduler => "scheduler",
-            Need::Promtool => "promtool",
-            Need::Readers => "readers",
-            Need::Otlp => "otlp",
-            Need::Recipes => "recipes",
+            Requirement::Memcached => "memcached",
+            Requirement::Profiler => "profiler",
+            Requirement::RustcPlugin => "rustc_plugin",
+            Requirement::IoUring => "io_uring",
+            Requirement::Scheduler => "scheduler",
+            Requirement::Promtool => "promtool",
+            Requirement::Readers => "readers",
+            Requirement::Otlp => "otlp",
+            Requirement::Recipes => "recipes",
         }
     }
 
@@ -80,8 +80,8 @@ impl Need {
     /// # Panics
     /// If `LEEWARD_REQUIRE` lists the need.
     pub fn missing(self, why: impl Display) {
-        assert!(!self.is_required(), "{} is required and missing: {why}", self.word());
-        note("skipped", self.word(), &why.to_string());
+        assert!(!self.is_required(), "{} is required and missing: {why}", self.name());
+        note("skipped", self.name(), &why.to_string());
     }
 }
 
@@ -96,7 +96,7 @@ const FIRST_PAUSE: Duration = Duration::from_secs(1);
 ///
 /// # Panics
 /// After five attempts, whatever is required: a test that never observes anything shows nothing.
-pub fn unless_busy(attempt: impl FnMut() -> Result<(), String>) {
+pub fn retry_if_busy(attempt: impl FnMut() -> Result<(), String>) {
     let mut pause = FIRST_PAUSE;
     let busy = |why: &str| {
         note("busy", "", why);
@@ -114,12 +114,12 @@ fn succeeds(mut attempt: impl FnMut() -> Result<(), String>, mut busy: impl FnMu
 ///
 /// # Errors
 /// The first word that is no need.
-pub fn parse(list: &str) -> Result<Vec<Need>, String> {
+pub fn parse(list: &str) -> Result<Vec<Requirement>, String> {
     let words = list.split(',').map(str::trim).filter(|word| !word.is_empty());
     words
         .map(|word| {
-            Need::ALL.into_iter().find(|need| need.word() == word).ok_or_else(|| {
-                let known = Need::ALL.map(Need::word).join(", ");
+            Requirement::ALL.into_iter().find(|need| need.name() == word).ok_or_else(|| {
+                let known = Requirement::ALL.map(Requirement::name).join(", ");
                 format!("`{word}` is nothing that tests need (known: {known})")
             })
         })
@@ -150,9 +150,12 @@ mod tests {
     #[test]
     fn every_word_is_known_and_no_other() {
         assert_eq!(parse(""), Ok(Vec::new()));
-        assert_eq!(parse("memcached, profiler,io_uring"), Ok(vec![Need::Memcached, Need::Profiler, Need::IoUring]));
-        for need in Need::ALL {
-            assert_eq!(parse(need.word()), Ok(vec![need]));
+        assert_eq!(
+            parse("memcached, profiler,io_uring"),
+            Ok(vec![Requirement::Memcached, Requirement::Profiler, Requirement::IoUring])
+        );
+        for need in Requirement::ALL {
+            assert_eq!(parse(need.name()), Ok(vec![need]));
         }
         assert!(parse("memcached,iouring").unwrap_err().starts_with("`iouring` is nothing"));
     }
@@ -178,7 +181,7 @@ mod tests {
         let line = text.lines().find_map(|line| line.strip_prefix("KNOWN = (")).expect("a line with the words");
         let words: Vec<&str> =
             line.trim_end_matches(')').split(',').map(|word| word.trim().trim_matches('"')).collect();
-        assert_eq!(words, Need::ALL.map(Need::word));
+        assert_eq!(words, Requirement::ALL.map(Requirement::name));
     }
 
     /// Fails where the environment of this very run is misspelt, even if no test misses anything.

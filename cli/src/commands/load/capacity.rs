@@ -6,9 +6,9 @@ use std::time::Duration;
 use leeward_core::units::{Nanos, Rate};
 use leeward_rpc::client::Client;
 use leeward_rpc::statistics::Statistics;
-use leeward_services::case::Target;
+use leeward_services::definition::Target;
 
-use crate::commands::source;
+use crate::commands::statistics_source;
 use crate::interrupt::Interrupt;
 
 /// Active clients per core: the second one's request arrives while the first one's is executed.
@@ -17,19 +17,19 @@ const CLIENTS_PER_CORE: u64 = 2;
 const TIMEOUT: Nanos = Nanos::from_secs(5);
 
 /// A server's counters before the closed loop, and the client that reads them again.
-pub(super) struct Meter<'a> {
+pub(super) struct CapacityMeter<'a> {
     client: Client,
     interrupt: &'a Interrupt,
     before: Statistics,
 }
 
-impl<'a> Meter<'a> {
+impl<'a> CapacityMeter<'a> {
     /// Reads the counters of the server at its TCP address. `None` if it does not send them.
-    pub(super) fn begin(server: &Target<'_>, interrupt: &'a Interrupt) -> Option<Meter<'a>> {
+    pub(super) fn start(server: &Target<'_>, interrupt: &'a Interrupt) -> Option<CapacityMeter<'a>> {
         let client = Client::builder().replica(server.address.to_string()).retries(0, 0).timeout(TIMEOUT);
         let client = client.encryption(server.encryption.cloned().unwrap_or_default()).build().ok()?;
-        let before = source::call(&client, interrupt, || {}).ok()?;
-        Some(Meter { client, interrupt, before })
+        let before = statistics_source::call(&client, interrupt, || {}).ok()?;
+        Some(CapacityMeter { client, interrupt, before })
     }
 
     /// Number of active clients that keeps the cores busy without rejections.
@@ -39,15 +39,15 @@ impl<'a> Meter<'a> {
 
     /// Capacity, at least the closed loop's `throughput`.
     pub(super) fn capacity(&self, throughput: Rate) -> Rate {
-        let after = source::call(&self.client, self.interrupt, || {}).ok();
-        let busy = after.and_then(|after| between(&self.before, &after));
+        let after = statistics_source::call(&self.client, self.interrupt, || {}).ok();
+        let busy = after.and_then(|after| busy_throughput(&self.before, &after));
         Rate(busy.unwrap_or(0.0).max(throughput.0))
     }
 }
 
 /// Completed requests per second of busy time, times the number of cores. `None` if the cores were never busy, or the counters
 /// are another server's.
-fn between(before: &Statistics, after: &Statistics) -> Option<f64> {
+fn busy_throughput(before: &Statistics, after: &Statistics) -> Option<f64> {
     let passed = |of: fn(&Statistics) -> u64| of(after).saturating_sub(of(before));
     let all = passed(|statistics| statistics.uptime_ns).checked_mul(after.cores)?;
     let busy = Duration::from_nanos(all.checked_sub(passed(|statistics| statistics.idle_ns))?);
@@ -70,9 +70,9 @@ mod tests {
         };
         let before = told(1_000_000_000, 2_000_000_000, 7);
         // Two cores were busy for 0.5 s in all, with 1,000 requests.
-        let rate = between(&before, &told(2_000_000_000, 3_500_000_000, 1_007)).unwrap();
+        let rate = busy_throughput(&before, &told(2_000_000_000, 3_500_000_000, 1_007)).unwrap();
         assert!((rate - 4_000.0).abs() < 1e-6, "{rate}");
-        assert_eq!(between(&before, &told(2_000_000_000, 4_000_000_000, 7)), None, "never busy");
-        assert_eq!(between(&before, &told(1_000_000_000, 9_000_000_000, 7)), None, "another server");
+        assert_eq!(busy_throughput(&before, &told(2_000_000_000, 4_000_000_000, 7)), None, "never busy");
+        assert_eq!(busy_throughput(&before, &told(1_000_000_000, 9_000_000_000, 7)), None, "another server");
     }
 }

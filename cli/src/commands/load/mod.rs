@@ -3,8 +3,8 @@
 //! - `words`: the report for people. `doubts`: reasons not to believe it, which come first and make the exit code.
 
 mod capacity;
-mod doubts;
-mod words;
+mod problems;
+mod report;
 
 use anyhow::{Context, anyhow};
 use leeward_catalogue::Catalogue;
@@ -12,25 +12,25 @@ use leeward_core::budget::Budget;
 use leeward_core::registry::Environment;
 use leeward_core::units::{Nanos, Rate, parse_duration, parse_ratio, parse_scaled};
 use leeward_load::report::LoadReport;
-use leeward_load::{Answers, LoadConfig, LoadError, Plan, Polling, Progress, Schedule, output, run, run_scaled};
+use leeward_load::{AnswerCheck, LoadConfig, LoadError, Plan, Polling, Progress, Schedule, output, run, run_scaled};
 use leeward_rpc::client::{DatagramSize, Encryption, Transport};
 use leeward_rpc::tls::{ClientTls, ServerName};
 use leeward_rpc::wire::ServerProtocol;
-use leeward_services::case::{CaseError, Target};
-use leeward_workload::{Arrivals, Segment, Service, Shares, Workload};
+use leeward_services::definition::{PrepareError, Target};
+use leeward_workload::{Arrivals, Segment, ServiceTime, Shares, Workload};
 use std::io::Write;
 use std::path::PathBuf;
 
 use crate::admission::AdmissionArgs;
 use crate::failure::Failure;
-use crate::interrupt::{Interrupt, Leaving};
-use crate::progress::Steps;
+use crate::interrupt::{Interrupt, StopMode};
+use crate::progress::Spinner;
 use crate::tls::TlsArgs;
 use crate::{admission, service, stdout};
 
-use self::capacity::Meter;
-use super::{peer, target};
-use doubts::Ends;
+use self::capacity::CapacityMeter;
+use super::{output_files, peer};
+use problems::ControllerCheck;
 
 /// Load a server and report what came of each request
 ///
@@ -117,45 +117,45 @@ The report is printed in any case, and says first what is wrong with it.";
 /// The command.
 pub(crate) fn load(args: &LoadArgs) -> Result<(), Failure> {
     let (algorithm, params) = admission::controller(&args.admission)?;
-    let slo = admission::span("--slo", &args.admission.slo)?;
-    let rtt = admission::span("--rtt", &args.admission.rtt)?;
+    let slo = admission::parse_span("--slo", &args.admission.slo)?;
+    let rtt = admission::parse_span("--rtt", &args.admission.rtt)?;
     let budget = match &args.budget {
-        Some(budget) => Budget::of(admission::span("--budget", budget)?),
+        Some(budget) => Budget::new(admission::parse_span("--budget", budget)?),
         None => Budget::UNLIMITED,
     };
     let requests =
         Catalogue::builtin().requests(&args.service).map_err(|error| Failure::Input(anyhow!("--service: {error}")))?;
     let warmup = warmup(args)?;
     // A service that is not synthetic takes as long as it takes.
-    let times = requests.times().cloned().unwrap_or(Service::Constant(Nanos::from_micros(1)));
-    let wish = wish(args, times)?;
+    let times = requests.service_times().cloned().unwrap_or(ServiceTime::Constant(Nanos::from_micros(1)));
+    let wish = load_spec(args, times)?;
     if let Some(path) = &args.hgrm {
-        target::check_file("--hgrm", path)?;
+        output_files::check_file("--hgrm", path)?;
     }
     if let Some(cpu) = args.cpu.filter(|cpu| !leeward_load::may_run_on(*cpu)) {
         return Err(Failure::Input(anyhow!("--cpu: this process may not run on CPU {cpu}")));
     }
     // The client side of a controller knows nothing of the server's cores.
     let environment = Environment::new(1, rtt, slo);
-    let ends = Ends::of(&algorithm, &params, &environment)?;
+    let ends = ControllerCheck::new(&algorithm, &params, &environment)?;
     let tls = tls(args)?;
     // From here on the server is asked: whatever is wrong with the question has been said.
-    let far = args.udp.as_deref().map(|text| peer::listening(text, Transport::Udp)).transpose()?;
-    let near = args.address.as_deref().map(|text| peer::listening(text, Transport::Tcp)).transpose()?;
+    let far = args.udp.as_deref().map(|text| peer::find_listener(text, Transport::Udp)).transpose()?;
+    let near = args.address.as_deref().map(|text| peer::find_listener(text, Transport::Tcp)).transpose()?;
     let Some(address) = near.or(far) else { return Err(Failure::Input(anyhow!("no address"))) };
-    let encryption = tls.as_ref().map(|(tls, name)| Encryption::from(tls.named(name)));
+    let encryption = tls.as_ref().map(|(tls, name)| Encryption::from(tls.with_name(name)));
     let encryption = encryption.as_ref();
     let server = Target { address, algorithm: &algorithm, params: &params, rtt, slo, encryption };
     let ask = {
         // Some services make a quarter of a gigabyte of data for their clients, or fill a store.
-        let steps = Steps::new("load");
+        let steps = Spinner::new("load");
         steps.show("preparing the requests");
-        requests.prepare(&server).map_err(|error| unprepared(error, &server))?
+        requests.prepare(&server).map_err(|error| prepare_failure(error, &server))?
     };
     let config = LoadConfig {
         budget,
         ask,
-        answers: if requests.times().is_some() { Answers::Empty } else { Answers::Any },
+        answers: if requests.service_times().is_some() { AnswerCheck::Empty } else { AnswerCheck::Any },
         warmup,
         payload: args.payload as usize,
         polling: if args.busy { Polling::Busy } else { Polling::Hybrid },
@@ -165,22 +165,22 @@ pub(crate) fn load(args: &LoadArgs) -> Result<(), Failure> {
         tls,
         ..LoadConfig::new(far.unwrap_or(address), slo)
     };
-    let interrupt = Interrupt::listen(Leaving::InOrder)?;
+    let interrupt = Interrupt::listen(StopMode::Graceful)?;
     let client = || (algorithm.build_client)(&params, &environment);
     let mut is_said = false;
     let watch = |progress: &Progress| {
-        if let (false, Some(words)) = (is_said, ends.differ(progress.gives_credits)) {
+        if let (false, Some(words)) = (is_said, ends.mismatch(progress.gives_credits)) {
             is_said = true;
             let _ = writeln!(std::io::stderr(), "warning: {words}");
         }
     };
     let (capacity, recording) = match wish {
-        Wish::Plan(plan) => (None, run(&config, &plan, client, interrupt.flag(), watch).map_err(failure)?),
-        Wish::Multiple { ratio, closed, workload, duration } => {
+        LoadSpec::Plan(plan) => (None, run(&config, &plan, client, interrupt.flag(), watch).map_err(failure)?),
+        LoadSpec::Multiple { ratio, closed, workload, duration } => {
             // The counters do not fit a datagram.
             let has_meter = near.is_some() && requests.is_cpu_bound();
-            let meter = has_meter.then(|| Meter::begin(&server, &interrupt)).flatten();
-            let active = meter.as_ref().map_or(args.clients, Meter::active_clients);
+            let meter = has_meter.then(|| CapacityMeter::start(&server, &interrupt)).flatten();
+            let active = meter.as_ref().map_or(args.clients, CapacityMeter::active_clients);
             let mut capacity = Rate(0.0);
             let schedule = |throughput: Rate| {
                 capacity = meter.as_ref().map_or(throughput, |meter| meter.capacity(throughput));
@@ -188,17 +188,17 @@ pub(crate) fn load(args: &LoadArgs) -> Result<(), Failure> {
             };
             let scaled =
                 run_scaled(&config, &closed, active, schedule, client, interrupt.flag(), watch).map_err(failure)?;
-            (Some((ratio, capacity.0)), scaled.recording)
+            (Some((ratio, capacity.0)), scaled.results)
         }
     };
     if let Some(path) = &args.hgrm {
         let mut bytes = Vec::new();
         output::write_hgrm(recording.latency.histogram(), &mut bytes).context("writing").map_err(Failure::Runtime)?;
-        target::write(path, &String::from_utf8_lossy(&bytes))?;
+        output_files::write(path, &String::from_utf8_lossy(&bytes))?;
     }
     let report = &recording.report;
-    let doubts = doubts::of(report, &args.service);
-    stdout::print(&if args.json { json(report, capacity)? } else { words::text(report, capacity, &doubts) })?;
+    let doubts = problems::find(report, &args.service);
+    stdout::print(&if args.json { json(report, capacity)? } else { report::text(report, capacity, &doubts) })?;
     if let Some(violation) = report.violations.first() {
         return Err(Failure::Runtime(anyhow!("the books do not balance, please report this: {violation}")));
     }
@@ -216,10 +216,10 @@ fn tls(args: &LoadArgs) -> Result<Option<(ClientTls, ServerName)>, Failure> {
 }
 
 /// How long the capacity is measured, a quarter of it without counting.
-const MEASURING: Nanos = Nanos::from_millis(1_000);
+const CALIBRATION_TIME: Nanos = Nanos::from_millis(1_000);
 
 /// Wish for a service.
-enum Wish<W> {
+enum LoadSpec<W> {
     /// This.
     Plan(Plan),
     /// So many times what the server can do.
@@ -228,7 +228,7 @@ enum Wish<W> {
 
 /// The part that is not measured.
 fn warmup(args: &LoadArgs) -> Result<Nanos, Failure> {
-    let duration = admission::span("--duration", &args.duration)?;
+    let duration = admission::parse_span("--duration", &args.duration)?;
     let Some(written) = &args.warmup else { return Ok(Nanos::from_secs(1).min(Nanos(duration.0 / 5))) };
     let warmup = parse_duration(written).map_err(|error| Failure::Input(anyhow!("--warmup: {error}")))?;
     if warmup >= duration {
@@ -240,14 +240,15 @@ fn warmup(args: &LoadArgs) -> Result<Nanos, Failure> {
     Ok(warmup)
 }
 
-fn wish(args: &LoadArgs, service: Service) -> Result<Wish<impl Fn(Rate) -> Workload>, Failure> {
-    let duration = admission::span("--duration", &args.duration)?;
+fn load_spec(args: &LoadArgs, service: ServiceTime) -> Result<LoadSpec<impl Fn(Rate) -> Workload>, Failure> {
+    let duration = admission::parse_span("--duration", &args.duration)?;
     if let Some(outstanding) = args.closed {
         let (connections, seed) = (args.clients, args.seed);
-        return Ok(Wish::Plan(Plan::Closed { connections, outstanding, service, seed, duration }));
+        return Ok(LoadSpec::Plan(Plan::Closed { connections, outstanding, service, seed, duration }));
     }
     let (connections, seed) = (args.clients, args.seed);
-    let closed = Plan::Closed { connections, outstanding: 1, service: service.clone(), seed, duration: MEASURING };
+    let closed =
+        Plan::Closed { connections, outstanding: 1, service: service.clone(), seed, duration: CALIBRATION_TIME };
     let workload = move |rate| Workload {
         clients: connections,
         arrivals: Arrivals::Poisson,
@@ -259,7 +260,7 @@ fn wish(args: &LoadArgs, service: Service) -> Result<Wish<impl Fn(Rate) -> Workl
         let ratio = parse_ratio(&args.demand).ok().filter(|ratio| (0.01..=100.0).contains(ratio));
         let wrong = || Failure::Input(anyhow!("--demand `{}`: a multiple lies between 0.01x and 100x", args.demand));
         let ratio = ratio.ok_or_else(wrong)?;
-        return Ok(Wish::Multiple { ratio, closed, workload, duration });
+        return Ok(LoadSpec::Multiple { ratio, closed, workload, duration });
     }
     let rate = parse_scaled(&args.demand).map_err(|error| {
         Failure::Input(anyhow!("--demand: {error}, or a multiple of what the server can do, such as `1.4x`"))
@@ -269,7 +270,7 @@ fn wish(args: &LoadArgs, service: Service) -> Result<Wish<impl Fn(Rate) -> Workl
     if schedule.requests().is_empty() {
         return Err(Failure::Input(anyhow!("--demand {}: no request is due within {duration}", args.demand)));
     }
-    Ok(Wish::Plan(Plan::Open(schedule)))
+    Ok(LoadSpec::Plan(Plan::Open(schedule)))
 }
 
 /// The report as one object, with the capacity if that was measured.
@@ -285,10 +286,10 @@ fn json(report: &LoadReport, capacity: Option<(f64, f64)>) -> Result<String, Fai
 }
 
 /// Why the server could not be prepared, with the protocol that it speaks, where that is another one.
-fn unprepared(error: CaseError, server: &Target<'_>) -> Failure {
+fn prepare_failure(error: PrepareError, server: &Target<'_>) -> Failure {
     let expected = if server.encryption.is_some() { ServerProtocol::Tls } else { ServerProtocol::Leeward };
     match error {
-        CaseError::Server { address, .. } => peer::failure(anyhow!(error), address, expected),
+        PrepareError::Server { address, .. } => peer::failure(anyhow!(error), address, expected),
         _ => service::failure(error),
     }
 }

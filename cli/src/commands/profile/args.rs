@@ -176,7 +176,7 @@ pub(crate) struct StatsArgs {
     #[command(flatten)]
     pub(crate) what: What,
     /// The percentile to rank by
-    #[arg(long, short, value_name = "P", default_value = "99.99", value_parser = percentile)]
+    #[arg(long, short, value_name = "P", default_value = "99.99", value_parser = parse_percentile)]
     pub(crate) percentile: f64,
     /// Tell callers apart, with their lines
     #[arg(long)]
@@ -227,7 +227,7 @@ pub(crate) struct TimelineArgs {
     #[command(flatten)]
     pub(crate) source: Source,
     /// The request's id (as `leeward profile requests` shows it); by default the slowest
-    #[arg(value_name = "ID", value_parser = id)]
+    #[arg(value_name = "ID", value_parser = parse_id)]
     pub(crate) id: Option<u64>,
     #[command(flatten)]
     pub(crate) what: What,
@@ -251,7 +251,7 @@ pub(crate) struct TailArgs {
     #[command(flatten)]
     pub(crate) what: What,
     /// How many count as the slowest, in per cent
-    #[arg(long, value_name = "PERCENT", default_value = "1", value_parser = percentile)]
+    #[arg(long, value_name = "PERCENT", default_value = "1", value_parser = parse_percentile)]
     pub(crate) slowest: f64,
     /// Compare requests with the same label with each other
     #[arg(long, value_name = "WHAT", value_parser = ["label"])]
@@ -287,7 +287,7 @@ pub(crate) struct ExportArgs {
     #[arg(long, short, value_name = "FILE")]
     pub(crate) out: PathBuf,
     /// Folded stacks only: of the slowest requests, in per cent
-    #[arg(long, value_name = "PERCENT", value_parser = percentile)]
+    #[arg(long, value_name = "PERCENT", value_parser = parse_percentile)]
     pub(crate) slowest: Option<f64>,
 }
 
@@ -297,12 +297,12 @@ Examples:
   leeward profile export leeward-traces/4711 --format folded --slowest 1 -o tail.folded
   leeward profile export leeward-traces/4711 --format csv -o - | head";
 
-fn percentile(text: &str) -> Result<f64, String> {
+fn parse_percentile(text: &str) -> Result<f64, String> {
     let number = text.trim_end_matches('%').parse::<f64>().map_err(|error| error.to_string())?;
     if (0.0..=100.0).contains(&number) { Ok(number) } else { Err("accepted: 0 to 100".into()) }
 }
 
-fn id(text: &str) -> Result<u64, String> {
+fn parse_id(text: &str) -> Result<u64, String> {
     let parsed = match text.strip_prefix("0x") {
         Some(digits) => u64::from_str_radix(digits, 16),
         None => text.parse(),

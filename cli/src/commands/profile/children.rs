@@ -4,23 +4,23 @@
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use super::control::says_it_records;
+use super::control::is_process_recording;
 
 /// Longest wait for a process to begin. A process that never begins, because the run-time is not in it, costs this time.
-const PATIENCE: Duration = Duration::from_secs(1);
+const START_TIMEOUT: Duration = Duration::from_secs(1);
 /// Time between two looks.
-const PAUSE: Duration = Duration::from_millis(20);
+const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
 /// Waits until all processes with this setting in their environment record, for [`PATIENCE`] at most.
-pub(super) fn wait_until_begun(setting: &str) {
+pub(super) fn wait_for_recording(setting: &str) {
     let began = Instant::now();
-    while !running_with(setting).into_iter().all(says_it_records) && began.elapsed() < PATIENCE {
-        sleep(PAUSE);
+    while !find_processes(setting).into_iter().all(is_process_recording) && began.elapsed() < START_TIMEOUT {
+        sleep(POLL_INTERVAL);
     }
 }
 
 /// Processes that run with this setting of `LEEWARD_PROFILE`, as far as we may read their environment.
-fn running_with(setting: &str) -> Vec<u32> {
+fn find_processes(setting: &str) -> Vec<u32> {
     let wanted = format!("LEEWARD_PROFILE={setting}");
     let has_it = |pid: &u32| {
         let environment = std::fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();

@@ -9,20 +9,20 @@ use leeward_profile::trace::Trace;
 
 use super::args::{AttachArgs, Recording};
 use crate::failure::Failure;
-use crate::stdout::{self, plain};
+use crate::stdout::{self, sanitize};
 
 /// The command.
 pub(super) fn attach(args: &AttachArgs) -> Result<(), Failure> {
     let options = options(&args.recording)?;
-    stdout::print(&ask(args.pid, &format!("start {options}"))?)
+    stdout::print(&send_command(args.pid, &format!("start {options}"))?)
 }
 
 /// Whether the process of a trace is still writing it.
 pub(super) fn is_recording(trace: &Trace) -> bool {
-    if !trace.damage().unended {
+    if !trace.damage().missing_end {
         return false;
     }
-    let Some(folder) = recorded_to(trace.header().pid) else { return false };
+    let Some(folder) = recording_folder(trace.header().pid) else { return false };
     let folder = Path::new(&folder);
     let same = |a: &Path, b: &Path| a.canonicalize().ok().zip(b.canonicalize().ok()).is_some_and(|(a, b)| a == b);
     // Its own relative path may be seen from another folder.
@@ -30,13 +30,13 @@ pub(super) fn is_recording(trace: &Trace) -> bool {
 }
 
 /// Whether a process says that it is recording.
-pub(super) fn says_it_records(pid: u32) -> bool {
-    recorded_to(pid).is_some()
+pub(super) fn is_process_recording(pid: u32) -> bool {
+    recording_folder(pid).is_some()
 }
 
 /// Folder that a process says it records to, if it is recording.
-fn recorded_to(pid: u32) -> Option<String> {
-    let answer = ask_for(pid, "status", Duration::from_secs(1)).ok()?;
+fn recording_folder(pid: u32) -> Option<String> {
+    let answer = send_command_within(pid, "status", Duration::from_secs(1)).ok()?;
     let (folder, _) = answer.strip_prefix("recording ")?.rsplit_once(" lost ")?;
     Some(folder.to_string())
 }
@@ -50,7 +50,7 @@ pub(super) fn options(recording: &Recording) -> Result<String, Failure> {
     let Recording { engine, threshold, lock_threshold, disk, ring, follow, .. } = recording;
     for text in [threshold, lock_threshold, disk, ring].into_iter().chain(&recording.tick) {
         if text.is_empty() || !text.chars().all(|letter| letter.is_ascii_alphanumeric() || letter == '.') {
-            return Err(Failure::Input(anyhow!("`{}`: a number with a unit, such as 1us or 1G", plain(text))));
+            return Err(Failure::Input(anyhow!("`{}`: a number with a unit, such as 1us or 1G", sanitize(text))));
         }
     }
     let on = |off: bool| if off { "off" } else { "on" };
@@ -62,7 +62,7 @@ pub(super) fn options(recording: &Recording) -> Result<String, Failure> {
     if let Some(overhead) = &recording.overhead {
         let number = overhead.trim_end_matches('%').parse::<f64>().ok().filter(|number| (0.1..=100.0).contains(number));
         if number.is_none() && overhead != "off" {
-            let refused = anyhow!("--overhead {}: accepted are 0.1% to 100%, or off", plain(overhead));
+            let refused = anyhow!("--overhead {}: accepted are 0.1% to 100%, or off", sanitize(overhead));
             return Err(Failure::Input(refused));
         }
         options += &format!(",overhead={}", number.map_or("off".into(), |number| number.to_string()));
@@ -79,7 +79,7 @@ pub(super) fn options(recording: &Recording) -> Result<String, Failure> {
 
 /// Why a process has nobody who listens, and what to do about it.
 #[cfg(target_os = "linux")]
-fn silence(pid: u32) -> &'static str {
+fn no_answer_reason(pid: u32) -> &'static str {
     let of = |file: &str| std::fs::read(format!("/proc/{pid}/{file}"));
     if !Path::new(&format!("/proc/{pid}")).is_dir() {
         return "there is no such process";
@@ -105,18 +105,18 @@ fn silence(pid: u32) -> &'static str {
 }
 
 /// Sends a line to the run-time in a process; its answer without the `ok`. A stop answers when the trace is on disk.
-pub(super) fn ask(pid: u32, line: &str) -> Result<String, Failure> {
-    ask_for(pid, line, Duration::from_secs(60))
+pub(super) fn send_command(pid: u32, line: &str) -> Result<String, Failure> {
+    send_command_within(pid, line, Duration::from_secs(60))
 }
 
 /// Like [`ask`] with so much time for the answer.
 #[cfg(target_os = "linux")]
-fn ask_for(pid: u32, line: &str, patience: Duration) -> Result<String, Failure> {
+fn send_command_within(pid: u32, line: &str, patience: Duration) -> Result<String, Failure> {
     use std::io::{BufRead, BufReader, Read, Write};
     use std::os::linux::net::SocketAddrExt;
     use std::os::unix::net::{SocketAddr, UnixStream};
 
-    let none = || format!("process {pid} does not listen: {}", silence(pid));
+    let none = || format!("process {pid} does not listen: {}", no_answer_reason(pid));
     let address = SocketAddr::from_abstract_name(format!("leeward-profile-{pid}"))
         .map_err(|error| Failure::Runtime(error.into()))?;
     let mut stream = UnixStream::connect_addr(&address).with_context(none).map_err(Failure::Input)?;
@@ -130,7 +130,7 @@ fn ask_for(pid: u32, line: &str, patience: Duration) -> Result<String, Failure> 
     };
     let mut talk = talk;
     let answer = talk().with_context(|| format!("process {pid} does not answer")).map_err(Failure::Runtime)?;
-    let answer = plain(answer.trim());
+    let answer = sanitize(answer.trim());
     match answer.split_once(' ').unwrap_or((&answer, "")) {
         ("ok", rest) => Ok(rest.to_string()),
         ("error", why) => Err(Failure::Runtime(anyhow!("process {pid}: {why}"))),

@@ -11,7 +11,7 @@ use leeward_profile::export::{self, ExportError, Format, Options};
 use leeward_profile::trace::TraceError;
 
 use super::args::ExportArgs;
-use super::read::{Reading, failure};
+use super::read::{OpenTrace, failure};
 use crate::failure::Failure;
 use crate::stdout;
 
@@ -24,7 +24,7 @@ pub(super) fn export(args: &ExportArgs) -> Result<(), Failure> {
         "folded" => Format::Folded,
         _ => Format::Parquet,
     };
-    let mut reading = Reading::open(&args.trace, &args.symbols)?;
+    let mut reading = OpenTrace::open(&args.trace, &args.symbols)?;
     let selection = match format {
         Format::Folded => reading.selection(&args.what)?,
         // Without requests there is still all the rest to show.
@@ -33,15 +33,15 @@ pub(super) fn export(args: &ExportArgs) -> Result<(), Failure> {
     };
     let mut options = Options { selection, slower_than: 0 };
     if format == Format::Folded {
-        let mut watch = reading.watch("following requests");
+        let mut watch = reading.progress("following requests");
         let found =
             slowest(&reading.trace, &mut reading.symbols, &options.selection, 1, &mut watch).map_err(failure)?;
         if found.latencies.count() == 0 {
-            return Err(reading.nothing_selected(&args.what, found.unfinished));
+            return Err(reading.selection_failure(&args.what, found.unfinished));
         }
-        options.slower_than = found.latencies.limit_of_largest(args.slowest.unwrap_or(100.0) / 100.0);
+        options.slower_than = found.latencies.top_threshold(args.slowest.unwrap_or(100.0) / 100.0);
     }
-    let mut watch = reading.watch("exporting");
+    let mut watch = reading.progress("exporting");
     let mut write = |out: &mut dyn Write| {
         let written = export::export(&reading.trace, &mut reading.symbols, format, &options, out, &mut watch);
         written.and_then(|()| Ok(out.flush()?))
@@ -49,17 +49,17 @@ pub(super) fn export(args: &ExportArgs) -> Result<(), Failure> {
     if args.out == Path::new("-") {
         let mut out = BufWriter::new(std::io::stdout().lock());
         return match write(&mut out) {
-            Err(ExportError::Write(error)) => stdout::forgive(error),
-            other => other.map_err(|error| failed(error, &args.out)),
+            Err(ExportError::Write(error)) => stdout::ignore_broken_pipe(error),
+            other => other.map_err(|error| export_failure(error, &args.out)),
         };
     }
     let file = File::create(&args.out).with_context(|| args.out.display().to_string()).map_err(Failure::Runtime)?;
-    write(&mut BufWriter::new(file)).map_err(|error| failed(error, &args.out))?;
-    reading.missing_symbols();
+    write(&mut BufWriter::new(file)).map_err(|error| export_failure(error, &args.out))?;
+    reading.warn_of_symbols();
     stdout::print(&format!("wrote {}", args.out.display()))
 }
 
-fn failed(error: ExportError, path: &Path) -> Failure {
+fn export_failure(error: ExportError, path: &Path) -> Failure {
     match error {
         ExportError::Trace(TraceError::Interrupted) => Failure::Interrupted,
         ExportError::Trace(error) => failure(error),

@@ -1,43 +1,47 @@
 //! `leeward profile info`: what a trace holds.
 
-use leeward_profile::span::show;
+use leeward_profile::span::format_nanos;
 use leeward_profile::trace::Trace;
 use serde_json::json;
 
 use super::args::InfoArgs;
 use super::control::is_recording;
-use super::read::Reading;
+use super::read::OpenTrace;
 use crate::failure::Failure;
-use crate::stdout::{self, plain};
+use crate::stdout::{self, sanitize};
 
 /// Threads and modules that are listed.
-const LISTED: usize = 20;
+const LISTED_MAX: usize = 20;
 
 /// The command.
 pub(super) fn info(args: &InfoArgs) -> Result<(), Failure> {
-    let mut reading = Reading::open(&args.source.trace, &args.source.symbols)?;
+    let mut reading = OpenTrace::open(&args.source.trace, &args.source.symbols)?;
     let survey = reading.symbols.survey();
     let trace = &reading.trace;
     if !args.source.json {
         let mut text = summary(trace);
-        if !reading.left_out.is_empty() {
+        if !reading.omitted.is_empty() {
             text += "\nleft out at times, so that recording kept to its share of the CPU\n";
         }
-        for (name, one) in reading.left_out.iter().take(LISTED) {
+        for (name, one) in reading.omitted.iter().take(LISTED_MAX) {
             let share = one.missed as f64 * 100.0 / one.calls.max(1) as f64;
-            text +=
-                &format!("  {}: {share:.0} % of about {} calls, {} each\n", plain(name), one.calls, show(one.length));
+            text += &format!(
+                "  {}: {share:.0} % of about {} calls, {} each\n",
+                sanitize(name),
+                one.calls,
+                format_nanos(one.length)
+            );
         }
-        if reading.left_out.len() > LISTED {
-            text += &format!("  and {} more\n", reading.left_out.len() - LISTED);
+        if reading.omitted.len() > LISTED_MAX {
+            text += &format!("  and {} more\n", reading.omitted.len() - LISTED_MAX);
         }
         text += "\nmodules\n";
-        for (path, found) in survey.iter().take(LISTED) {
-            let found = found.as_ref().err().map_or("symbols and lines found".into(), |why| plain(why));
-            text += &format!("  {}: {found}\n", plain(path));
+        for (path, found) in survey.iter().take(LISTED_MAX) {
+            let found = found.as_ref().err().map_or("symbols and lines found".into(), |why| sanitize(why));
+            text += &format!("  {}: {found}\n", sanitize(path));
         }
-        if survey.len() > LISTED {
-            text += &format!("  and {} more\n", survey.len() - LISTED);
+        if survey.len() > LISTED_MAX {
+            text += &format!("  and {} more\n", survey.len() - LISTED_MAX);
         }
         return stdout::print(&text);
     }
@@ -46,7 +50,7 @@ pub(super) fn info(args: &InfoArgs) -> Result<(), Failure> {
     let threads = trace.threads().map(|thread| json!({"tid": thread.tid, "name": thread.name}));
     let modules = survey.iter().map(|(path, found)| json!({"path": path, "missing": found.as_ref().err()}));
     let left_out = reading
-        .left_out
+        .omitted
         .iter()
         .map(|(name, one)| json!({"name": name, "calls": one.calls, "missed": one.missed, "mean_ns": one.length}));
     let value = json!({
@@ -54,25 +58,25 @@ pub(super) fn info(args: &InfoArgs) -> Result<(), Failure> {
         "call_threshold_ns": header.call_threshold, "lock_threshold_ns": header.lock_threshold,
         "resolution_ns": trace.resolution(), "architecture": header.architecture,
         "wall_start_ns": header.clock.wall(trace.counts().first), "span_ns": trace.counts().span(),
-        "recording_ns": trace.lasted(),
-        "files": files, "bytes": bytes, "bytes_per_event": per_event(trace), "counts": trace.counts(),
+        "recording_ns": trace.duration(),
+        "files": files, "bytes": bytes, "bytes_per_event": bytes_per_event(trace), "counts": trace.counts(),
         "clock_drift_ns": trace.drift(), "notes": trace.notes(), "missing": reading.missing,
         "left_out": left_out.collect::<Vec<_>>(),
-        "end": trace.end().map(|end| end.words()), "damage": trace.damage().to_string().lines().collect::<Vec<_>>(),
+        "end": trace.end().map(|end| end.description()), "damage": trace.damage().to_string().lines().collect::<Vec<_>>(),
         "threads": threads.collect::<Vec<_>>(), "modules": modules.collect::<Vec<_>>(),
     });
     stdout::print(&value.to_string())
 }
 
-fn per_event(trace: &Trace) -> f64 {
+fn bytes_per_event(trace: &Trace) -> f64 {
     trace.counts().event_bytes as f64 / trace.counts().events.max(1) as f64
 }
 
 /// Length of the recording, or what else is known of that.
-fn length(trace: &Trace) -> String {
-    match trace.lasted() {
-        Some(lasted) => format!("{} of recording", show(lasted)),
-        None => format!("{} from the first event to the last", show(trace.counts().span())),
+fn describe_duration(trace: &Trace) -> String {
+    match trace.duration() {
+        Some(lasted) => format!("{} of recording", format_nanos(lasted)),
+        None => format!("{} from the first event to the last", format_nanos(trace.counts().span())),
     }
 }
 
@@ -80,25 +84,25 @@ fn length(trace: &Trace) -> String {
 pub(super) fn summary(trace: &Trace) -> String {
     let (header, counts) = (trace.header(), trace.counts());
     let (files, bytes) = trace.size();
-    let mut text = format!("{}: {} (process {})\n", trace.path().display(), plain(&header.command), header.pid);
+    let mut text = format!("{}: {} (process {})\n", trace.path().display(), sanitize(&header.command), header.pid);
     text += &format!(
         "  {}, {:.1} MB in {files} file{}, written by {}\n",
-        length(trace),
+        describe_duration(trace),
         bytes as f64 / 1e6,
         if files == 1 { "" } else { "s" },
-        plain(&header.writer)
+        sanitize(&header.writer)
     );
     text += &format!(
         "  calls: engine {}, from {} on, resolution {}; locks from {} on\n",
-        header.engine.words(),
-        show(header.call_threshold),
-        if header.resolution == 0 { "exact".into() } else { show(trace.resolution()) },
-        show(header.lock_threshold)
+        header.engine.description(),
+        format_nanos(header.call_threshold),
+        if header.resolution == 0 { "exact".into() } else { format_nanos(trace.resolution()) },
+        format_nanos(header.lock_threshold)
     );
     text += &format!(
         "  {} events of {:.1} bytes: {} calls, {} locks, {} waits, {} of requests, {} of the scheduler; {} lost\n",
         counts.events,
-        per_event(trace),
+        bytes_per_event(trace),
         counts.calls,
         counts.locks,
         counts.waits,
@@ -112,14 +116,14 @@ pub(super) fn summary(trace: &Trace) -> String {
     text += &match trace.end() {
         _ if is_recording(trace) => format!("  it goes on: process {} is still recording\n", header.pid),
         None => "  it ended without a last word, as when a program is killed\n".into(),
-        Some(end) => format!("  it ended: {}\n", end.words()),
+        Some(end) => format!("  it ended: {}\n", end.description()),
     };
     for note in trace.notes().iter().filter(|note| note.level == 0) {
-        text += &format!("  note: {}\n", plain(&note.text));
+        text += &format!("  note: {}\n", sanitize(&note.text));
     }
     let threads: Vec<String> =
-        trace.threads().take(LISTED).map(|thread| plain(&trace.thread_name(thread.number))).collect();
-    let more = trace.threads().count().saturating_sub(LISTED);
+        trace.threads().take(LISTED_MAX).map(|thread| sanitize(&trace.thread_name(thread.number))).collect();
+    let more = trace.threads().count().saturating_sub(LISTED_MAX);
     let more = if more > 0 { format!(" and {more} more") } else { String::new() };
     text += &format!("  threads: {}{more}\n", threads.join(", "));
     text

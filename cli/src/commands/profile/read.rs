@@ -7,87 +7,87 @@ use std::path::{Path, PathBuf};
 use anyhow::{Error, anyhow};
 use indicatif::{ProgressBar, ProgressStyle};
 use leeward_profile::analysis::Selection;
-use leeward_profile::analysis::missing::{Missing, missing};
+use leeward_profile::analysis::missing::{RecordingGaps, missing};
 use leeward_profile::analysis::names::{is_called, without_closures};
-use leeward_profile::analysis::select::{Functions, alike};
+use leeward_profile::analysis::select::{Functions, similar_names};
 use leeward_profile::analysis::suggest::candidates;
-use leeward_profile::format::meta::LeftOut;
-use leeward_profile::span::show;
+use leeward_profile::format::meta::OmittedFunction;
+use leeward_profile::span::format_nanos;
 use leeward_profile::symbols::{Options, Symbols};
-use leeward_profile::trace::{Damage, Progress, Trace, TraceError, Watch};
+use leeward_profile::trace::{Damage, Progress, ProgressCallback, Trace, TraceError};
 
 use super::args::What;
 use super::control::is_recording;
-use crate::failure::{Failure, with_file};
+use crate::failure::{Failure, file_failure};
 use crate::hangup;
-use crate::interrupt::{Interrupt, Leaving};
-use crate::stdout::plain;
+use crate::interrupt::{Interrupt, StopMode};
+use crate::stdout::sanitize;
 
 /// A trace that is being read.
-pub(super) struct Reading {
+pub(super) struct OpenTrace {
     pub(super) trace: Trace,
     pub(super) symbols: Symbols,
-    pub(super) missing: Missing,
+    pub(super) missing: RecordingGaps,
     /// Functions that were left out at times, by name; those of which most calls are missing.
-    pub(super) left_out: Vec<(String, LeftOut)>,
+    pub(super) omitted: Vec<(String, OmittedFunction)>,
     interrupt: Interrupt,
 }
 
-impl Reading {
+impl OpenTrace {
     /// Opens a trace, and says on stderr what is wrong with it.
-    pub(super) fn open(path: &Path, folders: &[PathBuf]) -> Result<Reading, Failure> {
-        let opened = Reading::open_by(folders, |watch| Ok((Trace::open(path, watch)?, ())));
+    pub(super) fn open(path: &Path, folders: &[PathBuf]) -> Result<OpenTrace, Failure> {
+        let opened = OpenTrace::open_with(folders, |watch| Ok((Trace::open(path, watch)?, ())));
         opened.map(|(reading, ())| reading)
     }
 
     /// Like [`Reading::open`] with a function that opens it, and has something to give besides.
-    pub(super) fn open_by<T>(
+    pub(super) fn open_with<T>(
         folders: &[PathBuf],
-        open: impl FnOnce(&mut Watch<'_>) -> Result<(Trace, T), TraceError>,
-    ) -> Result<(Reading, T), Failure> {
-        let interrupt = Interrupt::listen(Leaving::InOrder)?;
-        hangup::end_with_stderr(&interrupt);
+        open: impl FnOnce(&mut ProgressCallback<'_>) -> Result<(Trace, T), TraceError>,
+    ) -> Result<(OpenTrace, T), Failure> {
+        let interrupt = Interrupt::listen(StopMode::Graceful)?;
+        hangup::stop_on_hangup(&interrupt);
         let (trace, besides) = {
-            let mut watch = watch(&interrupt, "reading");
+            let mut watch = progress(&interrupt, "reading");
             open(&mut watch).map_err(failure)?
         };
         warn_of_damage(&trace);
-        let missing = missing(&trace, &mut watch(&interrupt, "estimating what is missing")).map_err(failure)?;
+        let missing = missing(&trace, &mut progress(&interrupt, "estimating what is missing")).map_err(failure)?;
         warn_of_missing(&trace, &missing);
         let mut symbols = Symbols::new(&trace, Options { folders: folders.to_vec() });
-        let left_out = left_out(&trace, &mut symbols);
-        Ok((Reading { trace, symbols, missing, left_out, interrupt }, besides))
+        let left_out = omitted(&trace, &mut symbols);
+        Ok((OpenTrace { trace, symbols, missing, omitted: left_out, interrupt }, besides))
     }
 
     /// Somebody to tell how far reading has come.
-    pub(super) fn watch(&self, title: &str) -> impl FnMut(Progress) -> ControlFlow<()> + use<> {
-        watch(&self.interrupt, title)
+    pub(super) fn progress(&self, title: &str) -> impl FnMut(Progress) -> ControlFlow<()> + use<> {
+        progress(&self.interrupt, title)
     }
 
     /// Says on stderr which symbols are missing.
-    pub(super) fn missing_symbols(&self) {
+    pub(super) fn warn_of_symbols(&self) {
         for (module, why) in self.symbols.missing() {
-            let _ = writeln!(std::io::stderr(), "warning: symbols of {}: {}", plain(&module), plain(&why));
+            let _ = writeln!(std::io::stderr(), "warning: symbols of {}: {}", sanitize(&module), sanitize(&why));
         }
     }
 
     /// The failure to say that nothing was selected, and what could have been.
-    pub(super) fn nothing_selected(&mut self, what: &What, unfinished: u64) -> Failure {
+    pub(super) fn selection_failure(&mut self, what: &What, unfinished: u64) -> Failure {
         let Some(name) = &what.request_fn else {
             return Failure::Input(anyhow!(
                 "no request ended while it was recorded{}",
                 if unfinished > 0 { format!("; {unfinished} began, and have no end") } else { String::new() }
             ));
         };
-        let mut watch = self.watch("looking for such a name");
-        let names = match alike(&self.trace, &mut self.symbols, name, &mut watch) {
+        let mut watch = self.progress("looking for such a name");
+        let names = match similar_names(&self.trace, &mut self.symbols, name, &mut watch) {
             Ok(names) => names,
             Err(error) => return failure(error),
         };
         if let Err(failure) = self.suggest() {
             return failure;
         }
-        let names: Vec<String> = names.iter().map(|name| format!("`{}`", plain(name))).collect();
+        let names: Vec<String> = names.iter().map(|name| format!("`{}`", sanitize(name))).collect();
         let similar = if names.is_empty() {
             String::new()
         } else {
@@ -95,25 +95,25 @@ impl Reading {
         };
         Failure::Input(anyhow!(
             "no call of `{}` was recorded: it is no function of the program, or its calls take less than {}{similar}",
-            plain(name),
-            show(self.trace.header().call_threshold)
+            sanitize(name),
+            format_nanos(self.trace.header().call_threshold)
         ))
     }
 
     /// Requests of a selection, in words that follow a number.
-    pub(super) fn requests(&self, what: &What) -> String {
+    pub(super) fn describe_requests(&self, what: &What) -> String {
         match &what.request_fn {
-            Some(name) => format!("recorded calls of {}", plain(name)),
+            Some(name) => format!("recorded calls of {}", sanitize(name)),
             None => "requests".into(),
         }
     }
 
     /// Remark on calls that were taken for requests; empty for requests that the program marks.
-    pub(super) fn only_recorded(&self, what: &What) -> String {
-        let least = show(self.trace.header().call_threshold);
+    pub(super) fn coverage_note(&self, what: &What) -> String {
+        let least = format_nanos(self.trace.header().call_threshold);
         let Some(name) = &what.request_fn else { return String::new() };
         let mut said = format!("Calls that took less than {least} were not recorded and are not among them.\n");
-        let out = self.left_out.iter().find(|(function, one)| {
+        let out = self.omitted.iter().find(|(function, one)| {
             one.missed > 0 && (is_called(function, name) || is_called(without_closures(function), name))
         });
         if let Some((_, one)) = out {
@@ -130,9 +130,9 @@ impl Reading {
     pub(super) fn selection(&mut self, what: &What) -> Result<Selection, Failure> {
         match &what.request_fn {
             Some(name) if self.trace.counts().calls == 0 => {
-                Err(Failure::Input(anyhow!("no call of `{name}` was recorded; {}", no_calls(&self.trace))))
+                Err(Failure::Input(anyhow!("no call of `{name}` was recorded; {}", no_calls_reason(&self.trace))))
             }
-            Some(name) => self.calls_of(name, what),
+            Some(name) => self.select_calls(name, what),
             None if self.trace.counts().requests == 0 => {
                 self.suggest()?;
                 Err(Failure::Input(anyhow!(
@@ -144,19 +144,21 @@ impl Reading {
     }
 
     /// Calls of the function with this name, with a remark where they may not be what was meant.
-    fn calls_of(&mut self, name: &str, what: &What) -> Result<Selection, Failure> {
-        let mut watch = self.watch("looking for the function");
-        let found = Functions::named(&self.trace, &mut self.symbols, name, &mut watch).map_err(failure)?;
+    fn select_calls(&mut self, name: &str, what: &What) -> Result<Selection, Failure> {
+        let mut watch = self.progress("looking for the function");
+        let found = Functions::find(&self.trace, &mut self.symbols, name, &mut watch).map_err(failure)?;
         if found.is_empty() {
-            return Err(self.nothing_selected(what, 0));
+            return Err(self.selection_failure(what, 0));
         }
-        if !found.in_line.is_empty() {
-            let around: Vec<String> = found.in_line.iter().map(|name| format!("`{name}`")).collect();
+        if !found.inlined_into.is_empty() {
+            let around: Vec<String> = found.inlined_into.iter().map(|name| format!("`{name}`")).collect();
             let around = around.join(", ");
-            say(&format!("note: `{name}` is executed in line, as part of {around}: each recorded call of that counts"));
+            print_line(&format!(
+                "note: `{name}` is executed in line, as part of {around}: each recorded call of that counts"
+            ));
         }
-        if let Some((caller, times)) = &found.several_in {
-            say(&format!(
+        if let Some((caller, times)) = &found.repeat_caller {
+            print_line(&format!(
                 "note: `{name}` is called {times:.1} times per call of `{caller}`: if these are one request, it is --request-fn '{caller}'"
             ));
         }
@@ -165,22 +167,22 @@ impl Reading {
 
     /// Says on stderr which functions may be called once per request.
     fn suggest(&mut self) -> Result<(), Failure> {
-        let mut watch = self.watch("looking for requests");
+        let mut watch = self.progress("looking for requests");
         let candidates = candidates(&self.trace, &mut self.symbols, &mut watch).map_err(failure)?;
         if candidates.is_empty() {
             return Ok(());
         }
-        say(
+        print_line(
             "note: for --request-fn, the likeliest first: a function that is called as often as requests come. Of one that is called several",
         );
-        say("times per request, such as a state machine, each call is only a part of a request.");
+        print_line("times per request, such as a state machine, each call is only a part of a request.");
         for one in candidates {
-            say(&format!(
+            print_line(&format!(
                 "  {}: {:.0} calls per second, half within {}, 99 % within {}, {:.0} % of the program's time",
                 one.function,
                 one.per_second,
-                show(one.p50),
-                show(one.p99),
+                format_nanos(one.p50),
+                format_nanos(one.p99),
                 one.share
             ));
         }
@@ -189,13 +191,13 @@ impl Reading {
 }
 
 /// Why a trace has no calls of functions, and what to do about it.
-pub(super) fn no_calls(trace: &Trace) -> String {
+pub(super) fn no_calls_reason(trace: &Trace) -> String {
     let header = trace.header();
     if header.engine == leeward_profile::format::meta::Engine::None {
         "calls were switched off (--engine none)".into()
     } else if has_run_time(trace) {
-        let span = show(trace.lasted().unwrap_or_else(|| trace.counts().span()));
-        let threshold = show(header.call_threshold);
+        let span = format_nanos(trace.duration().unwrap_or_else(|| trace.counts().span()));
+        let threshold = format_nanos(header.call_threshold);
         match trace.counts().span() {
             0 => "the process ended, or became another, before anything was".into(),
             _ => format!(
@@ -205,7 +207,7 @@ pub(super) fn no_calls(trace: &Trace) -> String {
         }
     } else {
         let program = trace.program().unwrap_or("the program");
-        format!("{} must be built with `leeward cc` for that (docs/profile-build.md)", plain(program))
+        format!("{} must be built with `leeward cc` for that (docs/profile-build.md)", sanitize(program))
     }
 }
 
@@ -216,47 +218,51 @@ fn has_run_time(trace: &Trace) -> bool {
 }
 
 /// Names of the functions that were left out so that recording kept to its share of the CPU.
-fn left_out(trace: &Trace, symbols: &mut Symbols) -> Vec<(String, LeftOut)> {
+fn omitted(trace: &Trace, symbols: &mut Symbols) -> Vec<(String, OmittedFunction)> {
     let most = trace.share().map_or(&[][..], |share| &share.most);
     let time = trace.counts().last;
-    most.iter().map(|one| (symbols.place(one.function, time).function(), *one)).collect()
+    most.iter().map(|one| (symbols.location(one.function, time).function(), *one)).collect()
 }
 
 /// Says a line on stderr. Nobody may be there to read it.
-pub(super) fn say(line: &str) {
-    let _ = writeln!(std::io::stderr(), "{}", plain(line));
+pub(super) fn print_line(line: &str) {
+    let _ = writeln!(std::io::stderr(), "{}", sanitize(line));
 }
 
 /// Says on stderr what can't be read of a trace. Of one that is still being written the end is not missing.
 pub(super) fn warn_of_damage(trace: &Trace) {
-    let damage = Damage { unended: false, ..trace.damage().clone() };
+    let damage = Damage { missing_end: false, ..trace.damage().clone() };
     for line in damage.to_string().lines() {
-        say(&format!("warning: {line}"));
+        print_line(&format!("warning: {line}"));
     }
-    if trace.damage().unended {
+    if trace.damage().missing_end {
         let pid = trace.header().pid;
         let lives = format!("process {pid} is still recording: `leeward profile stop {pid}`");
-        let ended = || Damage { unended: true, ..Damage::default() }.to_string();
-        say(&format!("note: {}", if is_recording(trace) { lives } else { ended() }.trim_end()));
+        let ended = || Damage { missing_end: true, ..Damage::default() }.to_string();
+        print_line(&format!("note: {}", if is_recording(trace) { lives } else { ended() }.trim_end()));
     }
 }
 
 /// Says on stderr what the recording itself reports: what it could not do, that it ended early, that events were lost.
-pub(super) fn warn_of_missing(trace: &Trace, missing: &Missing) {
+pub(super) fn warn_of_missing(trace: &Trace, missing: &RecordingGaps) {
     let mut err = std::io::stderr();
     // Of a program without functions to record none is missing.
     let has_calls = trace.counts().calls > 0 || has_run_time(trace);
-    let words = missing.words().filter(|_| has_calls || trace.share().is_some());
+    let words = missing.describe().filter(|_| has_calls || trace.share().is_some());
     if let Some(words) = &words {
         let _ = writeln!(err, "warning: {words}");
     }
     // What the recording says of its clock is in these words, with the share that is missing.
     let told = |topic: u8| topic == 4 && (words.is_some() || !has_calls);
     for note in trace.notes().iter().filter(|note| note.level > 0 && !told(note.topic)) {
-        let _ = writeln!(err, "note from the recording: {}", plain(&note.text));
+        let _ = writeln!(err, "note from the recording: {}", sanitize(&note.text));
     }
     if let Some(end) = trace.end().filter(|end| end.is_early()) {
-        let _ = writeln!(err, "warning: the recording ended early ({}); what was written before is there", end.words());
+        let _ = writeln!(
+            err,
+            "warning: the recording ended early ({}); what was written before is there",
+            end.description()
+        );
     }
     if trace.counts().lost > 0 {
         let _ = writeln!(err, "warning: {} events were lost while recording", trace.counts().lost);
@@ -268,14 +274,14 @@ pub(super) fn failure(error: TraceError) -> Failure {
     match error {
         TraceError::Interrupted => Failure::Interrupted,
         // Its own words have the cause in them, too.
-        TraceError::Io { path, source } => with_file(Error::new(source).context(path.display().to_string())),
+        TraceError::Io { path, source } => file_failure(Error::new(source).context(path.display().to_string())),
         _ => Failure::Input(Error::new(error)),
     }
 }
 
-fn watch(interrupt: &Interrupt, title: &str) -> impl FnMut(Progress) -> ControlFlow<()> + use<> {
+fn progress(interrupt: &Interrupt, title: &str) -> impl FnMut(Progress) -> ControlFlow<()> + use<> {
     let interrupt = interrupt.clone();
-    let bar = Cleared(if std::io::stderr().is_terminal() { ProgressBar::new(0) } else { ProgressBar::hidden() });
+    let bar = ClearOnDrop(if std::io::stderr().is_terminal() { ProgressBar::new(0) } else { ProgressBar::hidden() });
     if let Ok(style) = ProgressStyle::with_template("{msg}  {bar:30}  {bytes} of {total_bytes}, {eta} left") {
         bar.0.set_style(style);
     }
@@ -283,14 +289,14 @@ fn watch(interrupt: &Interrupt, title: &str) -> impl FnMut(Progress) -> ControlF
     move |progress| {
         bar.0.set_length(progress.total);
         bar.0.set_position(progress.done);
-        if interrupt.asked() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+        if interrupt.is_requested() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
     }
 }
 
 /// A bar that goes away when it is dropped.
-struct Cleared(ProgressBar);
+struct ClearOnDrop(ProgressBar);
 
-impl Drop for Cleared {
+impl Drop for ClearOnDrop {
     fn drop(&mut self) {
         self.0.finish_and_clear();
     }

@@ -9,25 +9,25 @@ use std::process::{Command, ExitStatus};
 use anyhow::{Context, anyhow};
 use leeward_profile::analysis::missing::missing;
 use leeward_profile::format::meta::Engine;
-use leeward_profile::trace::{Trace, ignore};
+use leeward_profile::trace::{Trace, ignore_progress};
 
 use super::args::RecordArgs;
-use super::children::wait_until_begun;
+use super::children::wait_for_recording;
 use super::control::{is_recording, options};
 use super::info::summary;
-use super::passing::{self, Passing};
-use super::read::say;
+use super::read::print_line;
+use super::signals::{self, SignalForwarder};
 use crate::failure::Failure;
 use crate::stdout;
 
 /// The run-time's library.
 const LIBRARY: &str = "libleeward_rt.so";
 /// Names the folder of the profiler's files.
-const FOLDER: &str = "LEEWARD_PROFILER_DIR";
+const FOLDER_VAR: &str = "LEEWARD_PROFILER_DIR";
 /// Where they are, seen from the program: installed, and in the build folder.
-const PLACES: [&str; 3] = ["../lib/leeward", "../profiler", "profiler"];
+const SEARCH_FOLDERS: [&str; 3] = ["../lib/leeward", "../profiler", "profiler"];
 /// Traces that are described one by one.
-const DESCRIBED: usize = 5;
+const DESCRIBED_MAX: usize = 5;
 
 /// The command.
 pub(super) fn record(args: &RecordArgs) -> Result<(), Failure> {
@@ -48,29 +48,29 @@ pub(super) fn record(args: &RecordArgs) -> Result<(), Failure> {
     command.env("LEEWARD_PROFILE", &setting);
     let loaded = preload(&mut command, args.runtime.as_deref())?;
     // Signals to this process are meant for the program, and this process waits for its end.
-    let passing = Passing::listen()?;
+    let passing = SignalForwarder::start()?;
     let name = || program.to_string_lossy().into_owned();
-    let mut child = command.spawn().map_err(|error| not_run(program, error))?;
-    passing.begin(child.id());
+    let mut child = command.spawn().map_err(|error| spawn_failure(program, error))?;
+    passing.set_program(child.id());
     if args.wait {
-        say(&format!("process {0} waits: leeward profile attach {0}", child.id()));
+        print_line(&format!("process {0} waits: leeward profile attach {0}", child.id()));
     }
     passing.wait();
     let status = child.wait().with_context(name).map_err(Failure::Runtime)?;
-    let ended = ended(status, passing.asked());
+    let ended = end_signal(status, passing.stop_signal());
     if !args.wait && ended.is_none() {
-        wait_until_begun(&setting);
+        wait_for_recording(&setting);
     }
     let fresh: Vec<PathBuf> =
         traces(out).into_iter().filter(|path| !before.contains(path) || is_newer(path, began)).collect();
     let (mut events, mut lives) = (0, false);
-    for path in fresh.iter().take(DESCRIBED) {
+    for path in fresh.iter().take(DESCRIBED_MAX) {
         let summary = summarize(path)?;
         events += summary.events;
-        lives |= summary.lives;
+        lives |= summary.is_recording;
     }
-    if fresh.len() > DESCRIBED {
-        stdout::print(&format!("and {} more traces in {}", fresh.len() - DESCRIBED, out.display()))?;
+    if fresh.len() > DESCRIBED_MAX {
+        stdout::print(&format!("and {} more traces in {}", fresh.len() - DESCRIBED_MAX, out.display()))?;
     }
     if fresh.is_empty() && !args.wait && ended.is_none() {
         return Err(Failure::Runtime(anyhow!(
@@ -85,10 +85,10 @@ pub(super) fn record(args: &RecordArgs) -> Result<(), Failure> {
     }
     if let Some(number) = ended {
         let what = if fresh.is_empty() { "nothing was recorded" } else { "what was recorded is there" };
-        let signal = passing::name(number);
+        let signal = signals::name(number);
         return Err(Failure::Signal { number, cause: anyhow!("{signal} ended {}; {what}", name()) });
     }
-    if events == 0 && !fresh.is_empty() && fresh.len() <= DESCRIBED && !args.wait && !lives {
+    if events == 0 && !fresh.is_empty() && fresh.len() <= DESCRIBED_MAX && !args.wait && !lives {
         return Err(Failure::Runtime(anyhow!("nothing at all was recorded of {}", name())));
     }
     if status.success() || passing.is_interrupted() {
@@ -98,43 +98,43 @@ pub(super) fn record(args: &RecordArgs) -> Result<(), Failure> {
 }
 
 /// Signal by which the recording ended: one that this process was sent, or a hangup that the program did not survive.
-fn ended(status: ExitStatus, asked: Option<i32>) -> Option<i32> {
+fn end_signal(status: ExitStatus, asked: Option<i32>) -> Option<i32> {
     const HANGUP: i32 = 1;
     asked.or(status.signal().filter(|signal| *signal == HANGUP))
 }
 
 /// A trace in short.
 #[derive(Default)]
-pub(super) struct Summary {
+pub(super) struct TraceSummary {
     events: u64,
     /// Whether its process is still recording.
-    lives: bool,
+    is_recording: bool,
 }
 
 /// Says what is missing in a trace, and what it holds.
-pub(super) fn summarize(path: &Path) -> Result<Summary, Failure> {
-    let trace = match Trace::open(path, &mut ignore) {
+pub(super) fn summarize(path: &Path) -> Result<TraceSummary, Failure> {
+    let trace = match Trace::open(path, &mut ignore_progress) {
         Ok(trace) => trace,
         Err(error) => {
-            say(&format!("warning: {error}"));
-            return Ok(Summary::default());
+            print_line(&format!("warning: {error}"));
+            return Ok(TraceSummary::default());
         }
     };
-    let missing = missing(&trace, &mut ignore).map_err(super::read::failure)?;
+    let missing = missing(&trace, &mut ignore_progress).map_err(super::read::failure)?;
     // What is wrong comes before what was recorded.
     super::read::warn_of_damage(&trace);
     super::read::warn_of_missing(&trace, &missing);
     let lives = is_recording(&trace);
     if trace.counts().calls == 0 && trace.header().engine != Engine::None && !lives {
-        let why = super::read::no_calls(&trace);
-        say(&format!("note: no call of a function was recorded; {why}"));
+        let why = super::read::no_calls_reason(&trace);
+        print_line(&format!("note: no call of a function was recorded; {why}"));
     }
     stdout::print(&summary(&trace))?;
-    Ok(Summary { events: trace.counts().events, lives })
+    Ok(TraceSummary { events: trace.counts().events, is_recording: lives })
 }
 
 /// Why a program can't be run.
-fn not_run(program: &std::ffi::OsStr, error: std::io::Error) -> Failure {
+fn spawn_failure(program: &std::ffi::OsStr, error: std::io::Error) -> Failure {
     let program = program.to_string_lossy();
     Failure::Input(match error.kind() {
         ErrorKind::NotFound if program.contains('/') => anyhow!("{program}: there is no such program to record"),
@@ -147,11 +147,11 @@ fn not_run(program: &std::ffi::OsStr, error: std::io::Error) -> Failure {
 /// Lets the program load the run-time if there is one to load; one that has it already does not mind. Whether there is one.
 fn preload(command: &mut Command, wanted: Option<&Path>) -> Result<bool, Failure> {
     let installed = || {
-        let named = std::env::var_os(FOLDER).map(PathBuf::from);
+        let named = std::env::var_os(FOLDER_VAR).map(PathBuf::from);
         let own = std::env::current_exe().ok();
         let beside = own.as_deref().and_then(Path::parent);
         // Where `leeward cc` looks for its files, too.
-        let places = beside.into_iter().flat_map(|folder| PLACES.map(|place| folder.join(place)));
+        let places = beside.into_iter().flat_map(|folder| SEARCH_FOLDERS.map(|place| folder.join(place)));
         named.into_iter().chain(places).map(|folder| folder.join(LIBRARY)).find(|path| path.is_file())
     };
     let asked = wanted.map(Path::to_path_buf);

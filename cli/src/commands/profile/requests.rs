@@ -1,25 +1,25 @@
 //! `leeward profile requests`: the slowest requests.
 
 use leeward_profile::analysis::slowest::slowest;
-use leeward_profile::span::{percent, show};
+use leeward_profile::span::{format_nanos, percent};
 use serde_json::json;
 
 use super::args::RequestsArgs;
-use super::read::{Reading, failure};
+use super::read::{OpenTrace, failure};
 use crate::failure::Failure;
-use crate::stdout::{self, plain};
+use crate::stdout::{self, sanitize};
 
 /// The command.
 pub(super) fn requests(args: &RequestsArgs) -> Result<(), Failure> {
-    let mut reading = Reading::open(&args.source.trace, &args.source.symbols)?;
+    let mut reading = OpenTrace::open(&args.source.trace, &args.source.symbols)?;
     let selection = reading.selection(&args.what)?;
-    let mut watch = reading.watch("following requests");
+    let mut watch = reading.progress("following requests");
     let most = usize::from(args.limit);
     let found = slowest(&reading.trace, &mut reading.symbols, &selection, most, &mut watch).map_err(failure)?;
     if found.latencies.count() == 0 {
-        return Err(reading.nothing_selected(&args.what, found.unfinished));
+        return Err(reading.selection_failure(&args.what, found.unfinished));
     }
-    reading.missing_symbols();
+    reading.warn_of_symbols();
     let latencies = &found.latencies;
     let at = |percent| latencies.percentile(percent);
     if args.source.json {
@@ -33,25 +33,29 @@ pub(super) fn requests(args: &RequestsArgs) -> Result<(), Failure> {
     let mut out = format!(
         "{} {}: p50 {}, p99 {}, p99.9 {}, p99.99 {}, slowest {}",
         latencies.count(),
-        reading.requests(&args.what),
-        show(at(50.0)),
-        show(at(99.0)),
-        show(at(99.9)),
-        show(at(99.99)),
-        show(latencies.max())
+        reading.describe_requests(&args.what),
+        format_nanos(at(50.0)),
+        format_nanos(at(99.0)),
+        format_nanos(at(99.9)),
+        format_nanos(at(99.99)),
+        format_nanos(latencies.max())
     );
     if found.unfinished > 0 {
         out += &format!("; {} have no end", found.unfinished);
     }
     out.push('\n');
-    out += &reading.only_recorded(&args.what);
+    out += &reading.coverage_note(&args.what);
     for slow in &found.slowest {
-        let threads = plain(&slow.threads.join(", "));
-        let label = slow.label.as_ref().map_or(String::new(), |label| format!(" ({})", plain(label)));
-        out +=
-            &format!("\n{}  request {}{label}, after {}, {threads}\n", show(slow.latency), slow.id, show(slow.start));
+        let threads = sanitize(&slow.threads.join(", "));
+        let label = slow.label.as_ref().map_or(String::new(), |label| format!(" ({})", sanitize(label)));
+        out += &format!(
+            "\n{}  request {}{label}, after {}, {threads}\n",
+            format_nanos(slow.latency),
+            slow.id,
+            format_nanos(slow.start)
+        );
         for (cause, nanos) in slow.causes.iter().take(4) {
-            out += &format!("  {:>6}  {}\n", percent(*nanos, slow.latency), plain(cause));
+            out += &format!("  {:>6}  {}\n", percent(*nanos, slow.latency), sanitize(cause));
         }
         if slow.incomplete {
             out += "  what it did at first had been forgotten: `timeline` shows all\n";

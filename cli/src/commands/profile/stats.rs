@@ -1,20 +1,20 @@
 //! `leeward profile stats`: functions, waits and holds, ranked by a percentile.
 
-use leeward_profile::span::show;
-use leeward_profile::stats::{self, Collector, Options, Row, Sort};
+use leeward_profile::span::format_nanos;
+use leeward_profile::stats::{self, Collector, Options, SpanKind, StatsRow};
 use leeward_profile::trace::cpus;
 use serde_json::json;
 
 use anyhow::anyhow;
 
 use super::args::StatsArgs;
-use super::read::{Reading, failure};
+use super::read::{OpenTrace, failure};
 use crate::failure::Failure;
-use crate::stdout::{self, plain};
+use crate::stdout::{self, sanitize};
 use crate::table::{Align, Table};
 
 /// Characters of a name.
-const NAME: usize = 70;
+const NAME_WIDTH: usize = 70;
 
 /// The command.
 pub(super) fn stats(args: &StatsArgs) -> Result<(), Failure> {
@@ -22,35 +22,35 @@ pub(super) fn stats(args: &StatsArgs) -> Result<(), Failure> {
         Options { percentile: args.percentile, by_caller: args.by_caller, filter: args.filter.clone(), thread: None };
     let source = &args.source;
     let (reading, rows, requests) = if args.per_request {
-        let mut reading = Reading::open(&source.trace, &source.symbols)?;
+        let mut reading = OpenTrace::open(&source.trace, &source.symbols)?;
         let selection = reading.selection(&args.what)?;
-        let mut watch = reading.watch("following requests");
+        let mut watch = reading.progress("following requests");
         let counted = stats::per_request(&reading.trace, &mut reading.symbols, &selection, &options, &mut watch);
         let (rows, requests) = counted.map_err(failure)?;
         if requests == 0 {
-            return Err(reading.nothing_selected(&args.what, 0));
+            return Err(reading.selection_failure(&args.what, 0));
         }
         (reading, rows, Some(requests))
     } else {
         let (mut reading, collector) = match args.thread {
             // Which number the writer gave a thread is known only after reading; a second pass is cheap.
             Some(tid) => {
-                let reading = Reading::open(&source.trace, &source.symbols)?;
+                let reading = OpenTrace::open(&source.trace, &source.symbols)?;
                 let known = reading.trace.threads().find(|thread| thread.tid == tid).map(|thread| thread.number);
                 options.thread = Some(known.ok_or_else(|| Failure::Input(anyhow!("no thread {tid} in the trace")))?);
                 let mut collector = Collector::new(&options);
-                let mut watch = reading.watch("counting");
+                let mut watch = reading.progress("counting");
                 reading.trace.overlapping(0, u64::MAX, &mut watch, |event| collector.event(event)).map_err(failure)?;
                 (reading, collector)
             }
-            None => Reading::open_by(&source.symbols, |watch| stats::open(&source.trace, &options, cpus(), watch))?,
+            None => OpenTrace::open_with(&source.symbols, |watch| stats::open(&source.trace, &options, cpus(), watch))?,
         };
-        let mut watch = reading.watch("looking for recursion");
+        let mut watch = reading.progress("looking for recursion");
         let counted = stats::rows(&reading.trace, collector, &mut reading.symbols, &options, &mut watch);
         let rows = counted.map_err(failure)?;
         (reading, rows, None)
     };
-    reading.missing_symbols();
+    reading.warn_of_symbols();
     if source.json {
         let header = reading.trace.header();
         let value = json!({
@@ -62,13 +62,14 @@ pub(super) fn stats(args: &StatsArgs) -> Result<(), Failure> {
     stdout::print(&text(&reading, &rows, args, requests))
 }
 
-fn text(reading: &Reading, rows: &[Row], args: &StatsArgs, requests: Option<u64>) -> String {
+fn text(reading: &OpenTrace, rows: &[StatsRow], args: &StatsArgs, requests: Option<u64>) -> String {
     let header = reading.trace.header();
     let wanted = format!("p{}", args.percentile);
     let mut out = String::new();
-    let sorts = [(Sort::Call, "function"), (Sort::Wait, "waited for"), (Sort::Hold, "held")];
+    let sorts = [(SpanKind::Call, "function"), (SpanKind::Wait, "waited for"), (SpanKind::Hold, "held")];
     for (sort, heading) in sorts {
-        let of: Vec<&Row> = rows.iter().filter(|row| row.sort == sort && !row.unresolved).take(args.limit).collect();
+        let of: Vec<&StatsRow> =
+            rows.iter().filter(|row| row.sort == sort && !row.unresolved).take(args.limit).collect();
         if of.is_empty() {
             continue;
         }
@@ -82,19 +83,27 @@ fn text(reading: &Reading, rows: &[Row], args: &StatsArgs, requests: Option<u64>
         columns.extend([(wanted.as_str(), Align::Right), ("max", Align::Right)]);
         let mut table = Table::new(&columns);
         for row in of {
-            let small = |nanos: u64| if nanos == 0 { "–".into() } else { show(nanos) };
+            let small = |nanos: u64| if nanos == 0 { "–".into() } else { format_nanos(nanos) };
             table.row(vec![
-                cut(&named(row)),
+                truncate(&row_name(row)),
                 row.count.to_string(),
-                show(row.total),
+                format_nanos(row.total),
                 small(row.p50),
                 small(row.p99),
                 small(row.wanted),
-                show(row.max),
+                format_nanos(row.max),
             ]);
             if let Some(caller) = &row.caller {
                 let empty = || String::new();
-                table.row(vec![cut(&format!("  from {caller}")), empty(), empty(), empty(), empty(), empty(), empty()]);
+                table.row(vec![
+                    truncate(&format!("  from {caller}")),
+                    empty(),
+                    empty(),
+                    empty(),
+                    empty(),
+                    empty(),
+                    empty(),
+                ]);
             }
         }
         out += &format!("{table}\n");
@@ -103,17 +112,20 @@ fn text(reading: &Reading, rows: &[Row], args: &StatsArgs, requests: Option<u64>
         Some(requests) => {
             out += &format!(
                 "Time per request with all that a function calls, over {requests} {}.\n{}",
-                reading.requests(&args.what),
-                reading.only_recorded(&args.what)
+                reading.describe_requests(&args.what),
+                reading.coverage_note(&args.what)
             )
         }
         None => {
-            out += &format!("Of recorded calls: those shorter than {} are not counted.\n", show(header.call_threshold))
+            out += &format!(
+                "Of recorded calls: those shorter than {} are not counted.\n",
+                format_nanos(header.call_threshold)
+            )
         }
     }
     let unresolved = rows.iter().filter(|row| row.unresolved).count();
     if unresolved > 0 {
-        let tick = show(reading.trace.resolution());
+        let tick = format_nanos(reading.trace.resolution());
         out += &format!(
             "{unresolved} more have a {wanted} of at most one tick ({tick}), which tells nothing about them.\n"
         );
@@ -122,7 +134,7 @@ fn text(reading: &Reading, rows: &[Row], args: &StatsArgs, requests: Option<u64>
 }
 
 /// Name of a row; of a function that others only call for, with how many these are.
-fn named(row: &Row) -> String {
+fn row_name(row: &StatsRow) -> String {
     match row.wrappers {
         0 => row.name.clone(),
         1 => format!("{} (and 1 wrapper of it)", row.name),
@@ -130,7 +142,7 @@ fn named(row: &Row) -> String {
     }
 }
 
-fn cut(name: &str) -> String {
-    let name = plain(name);
-    if name.chars().count() <= NAME { name } else { name.chars().take(NAME - 1).chain(['…']).collect() }
+fn truncate(name: &str) -> String {
+    let name = sanitize(name);
+    if name.chars().count() <= NAME_WIDTH { name } else { name.chars().take(NAME_WIDTH - 1).chain(['…']).collect() }
 }

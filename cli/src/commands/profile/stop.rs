@@ -3,14 +3,14 @@
 use std::path::Path;
 
 use super::args::StopArgs;
-use super::control::ask;
+use super::control::send_command;
 use super::record::summarize;
 use crate::failure::Failure;
 use crate::stdout;
 
 /// The command.
 pub(super) fn stop(args: &StopArgs) -> Result<(), Failure> {
-    let answer = ask(args.pid, "stop")?;
+    let answer = send_command(args.pid, "stop")?;
     stdout::print(&answer)?;
     match answer.strip_prefix("stopped ").map(Path::new).filter(|folder| folder.is_dir()) {
         Some(folder) => summarize(folder).map(|_| ()),

@@ -1,25 +1,25 @@
 //! `leeward profile tail`: what the slowest requests do that the others don't.
 
 use leeward_profile::analysis::tail::{self, Finding, Tail};
-use leeward_profile::span::show;
+use leeward_profile::span::format_nanos;
 use serde_json::json;
 
 use super::args::TailArgs;
-use super::read::{Reading, failure};
+use super::read::{OpenTrace, failure};
 use crate::failure::Failure;
-use crate::stdout::{self, plain};
-use crate::table::{Align, Table, WIDTH, folded};
+use crate::stdout::{self, sanitize};
+use crate::table::{Align, Table, WIDTH, wrap};
 
 /// Differences that explain less are not shown, in per cent.
-const LEAST: f64 = 1.0;
+const EXPLAINED_MIN: f64 = 1.0;
 /// Labels whose slowest requests are explained, besides the table of all.
-const EXPLAINED: usize = 5;
+const LABELS_MAX: usize = 5;
 
 /// The command.
 pub(super) fn tail(args: &TailArgs) -> Result<(), Failure> {
-    let mut reading = Reading::open(&args.source.trace, &args.source.symbols)?;
+    let mut reading = OpenTrace::open(&args.source.trace, &args.source.symbols)?;
     let selection = reading.selection(&args.what)?;
-    let mut watch = reading.watch("comparing requests");
+    let mut watch = reading.progress("comparing requests");
     let share = args.slowest / 100.0;
     if args.by.is_some() {
         let found = tail::by_label(&reading.trace, &mut reading.symbols, &selection, share, &mut watch);
@@ -28,47 +28,47 @@ pub(super) fn tail(args: &TailArgs) -> Result<(), Failure> {
     let compared = tail::tail(&reading.trace, &mut reading.symbols, &selection, share, &mut watch);
     let mut tail = compared.map_err(failure)?;
     if tail.requests == 0 {
-        return Err(reading.nothing_selected(&args.what, tail.unfinished));
+        return Err(reading.selection_failure(&args.what, tail.unfinished));
     }
-    reading.missing_symbols();
+    reading.warn_of_symbols();
     if args.source.json {
         tail.findings.truncate(args.limit);
         let mut value = serde_json::to_value(&tail).map_err(|error| Failure::Runtime(error.into()))?;
         value["missing"] = json!(reading.missing);
         return stdout::print(&value.to_string());
     }
-    let out = text(&reading, &tail, args, args.limit) + &closing(&reading);
+    let out = text(&reading, &tail, args, args.limit) + &closing_notes(&reading);
     stdout::print(&out)
 }
 
 /// A comparison in words.
-fn text(reading: &Reading, tail: &Tail, args: &TailArgs, limit: usize) -> String {
+fn text(reading: &OpenTrace, tail: &Tail, args: &TailArgs, limit: usize) -> String {
     let mut out = format!(
         "{} of {} {} took {} or longer: {} on average, the others {}.\n",
         tail.slow,
         tail.requests,
-        reading.requests(&args.what),
-        show(tail.threshold),
-        show(tail.slow_mean),
-        show(tail.rest_mean)
+        reading.describe_requests(&args.what),
+        format_nanos(tail.threshold),
+        format_nanos(tail.slow_mean),
+        format_nanos(tail.rest_mean)
     );
-    out += &reading.only_recorded(&args.what);
+    out += &reading.coverage_note(&args.what);
     if tail.slow == tail.requests {
         out += "All of them are about equally slow: there is no tail.\n";
     }
     if let Some(culprit) = &tail.culprit {
-        out += &format!("\n{}", folded(&plain(&culprit.text), 0, WIDTH));
+        out += &format!("\n{}", wrap(&sanitize(&culprit.text), 0, WIDTH));
     }
-    let shown = tail.findings.iter().filter(|finding| finding.explains >= LEAST).take(limit);
+    let shown = tail.findings.iter().filter(|finding| finding.explains >= EXPLAINED_MIN).take(limit);
     // The program can be changed; what the machine did comes after that, however much it was.
     let (of_machine, of_program): (Vec<&Finding>, Vec<&Finding>) = shown.partition(|finding| finding.of_machine);
     for (index, finding) in of_program.into_iter().enumerate() {
         let head = format!("{}. {:.0} % of the difference.", index + 1, finding.explains);
-        out += &format!("\n{head}\n{}", folded(&plain(&finding.text), 3, WIDTH));
+        out += &format!("\n{head}\n{}", wrap(&sanitize(&finding.text), 3, WIDTH));
     }
     for finding in of_machine {
         let head = format!("The machine: {:.0} % of the difference.", finding.explains);
-        out += &format!("\n{head}\n{}", folded(&plain(&finding.text), 3, WIDTH));
+        out += &format!("\n{head}\n{}", wrap(&sanitize(&finding.text), 3, WIDTH));
     }
     if tail.incomplete > 0 {
         out += &format!("\nOf {} slow requests the beginning had been forgotten.\n", tail.incomplete);
@@ -77,7 +77,7 @@ fn text(reading: &Reading, tail: &Tail, args: &TailArgs, limit: usize) -> String
 }
 
 /// Remarks on the whole trace.
-fn closing(reading: &Reading) -> String {
+fn closing_notes(reading: &OpenTrace) -> String {
     let mut out = String::new();
     if reading.trace.counts().scheduler == 0 {
         out += "\nThe trace has no scheduler events: time in a function may be time off the CPU.\n";
@@ -85,10 +85,10 @@ fn closing(reading: &Reading) -> String {
     out
 }
 
-fn by_label(args: &TailArgs, reading: &mut Reading, tails: Vec<(String, Tail)>) -> Result<(), Failure> {
+fn by_label(args: &TailArgs, reading: &mut OpenTrace, tails: Vec<(String, Tail)>) -> Result<(), Failure> {
     let requests: u64 = tails.iter().map(|(_, tail)| tail.requests).sum();
     if requests == 0 {
-        return Err(reading.nothing_selected(&args.what, tails.first().map_or(0, |(_, tail)| tail.unfinished)));
+        return Err(reading.selection_failure(&args.what, tails.first().map_or(0, |(_, tail)| tail.unfinished)));
     }
     if tails.iter().all(|(label, _)| label.is_empty()) {
         return Err(Failure::Input(anyhow::anyhow!(
@@ -96,7 +96,7 @@ fn by_label(args: &TailArgs, reading: &mut Reading, tails: Vec<(String, Tail)>) 
              (docs/profile-build.md, \"Requests\")"
         )));
     }
-    reading.missing_symbols();
+    reading.warn_of_symbols();
     if args.source.json {
         let labels = tails.into_iter().map(|(label, mut tail)| {
             tail.findings.truncate(args.limit);
@@ -114,21 +114,21 @@ fn by_label(args: &TailArgs, reading: &mut Reading, tails: Vec<(String, Tail)>) 
         ("max", right),
         ("culprit", Align::Left),
     ]);
-    let name = |label: &str| if label.is_empty() { "(none)".into() } else { plain(label) };
+    let name = |label: &str| if label.is_empty() { "(none)".into() } else { sanitize(label) };
     for (label, tail) in &tails {
-        let culprit = tail.culprit.as_ref().map_or(String::new(), |culprit| plain(&culprit.function));
+        let culprit = tail.culprit.as_ref().map_or(String::new(), |culprit| sanitize(&culprit.function));
         table.row(vec![
             name(label),
             tail.requests.to_string(),
-            show(tail.p50),
-            show(tail.p99),
-            show(tail.max),
+            format_nanos(tail.p50),
+            format_nanos(tail.p99),
+            format_nanos(tail.max),
             culprit,
         ]);
     }
     let mut out = format!("{table}");
-    for (label, tail) in tails.iter().take(EXPLAINED) {
+    for (label, tail) in tails.iter().take(LABELS_MAX) {
         out += &format!("\n{}\n{}", name(label), text(reading, tail, args, args.limit.min(2)));
     }
-    stdout::print(&(out + &closing(reading)))
+    stdout::print(&(out + &closing_notes(reading)))
 }

@@ -6,7 +6,7 @@ use anyhow::{Context, anyhow};
 use leeward_admin::{Admin, Sources};
 use leeward_rpc::server::Server;
 use leeward_rpc::tls::ServerTls;
-use leeward_services::served::Port;
+use leeward_services::backend::Port;
 
 use crate::failure::Failure;
 use crate::stdout;
@@ -15,18 +15,19 @@ use crate::stdout;
 const SERVER: &str = "rpc";
 
 /// The port's socket, before there is a server to tell of.
-pub(super) struct AdminDesk(TcpListener);
+pub(super) struct AdminListener(TcpListener);
 
-impl AdminDesk {
+impl AdminListener {
     /// The desk on a socket that listens already.
-    pub(super) fn on(listener: TcpListener) -> Self {
-        AdminDesk(listener)
+    pub(super) fn from_listener(listener: TcpListener) -> Self {
+        AdminListener(listener)
     }
 
     /// Listens, and answers nobody yet.
-    pub(super) fn open(address: &str) -> Result<Self, Failure> {
-        let refused = |error| Failure::Input(anyhow!("--admin: can't listen on {}: {error}", stdout::plain(address)));
-        TcpListener::bind(address).map(AdminDesk).map_err(refused)
+    pub(super) fn bind(address: &str) -> Result<Self, Failure> {
+        let refused =
+            |error| Failure::Input(anyhow!("--admin: can't listen on {}: {error}", stdout::sanitize(address)));
+        TcpListener::bind(address).map(AdminListener).map_err(refused)
     }
 
     /// Tells of `sources` from now on. `config` is the settings as a file would say them.
@@ -46,10 +47,10 @@ impl AdminDesk {
 pub(super) fn sources(server: &Server, port: Option<&dyn Port>) -> Sources {
     let sources = Sources::default();
     if let Some(source) = server.source() {
-        sources.put(SERVER, source);
+        sources.insert(SERVER, source);
     }
     if let Some((name, source)) = port.and_then(|port| Some((port.name(), port.source()?))) {
-        sources.put(name, source);
+        sources.insert(name, source);
     }
     sources
 }

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use anyhow::anyhow;
 use leeward_core::units::parse_duration;
-use leeward_runtime::Idle;
+use leeward_runtime::IdlePolicy;
 
 use super::cores::CoreRange;
 use crate::admission::AdmissionArgs;
@@ -168,21 +168,21 @@ impl WhenPossible {
 }
 
 /// A flag without a value, as files say it.
-pub(super) const SWITCH: [&str; 2] = ["off", "on"];
+pub(super) const OFF_ON: [&str; 2] = ["off", "on"];
 
 /// `spin`, `block`, or how long to spin before sleeping.
-pub(crate) fn idle(text: &str) -> Result<Idle, Failure> {
+pub(crate) fn parse_idle(text: &str) -> Result<IdlePolicy, Failure> {
     match text {
-        "spin" => Ok(Idle::Spin),
-        "block" => Ok(Idle::Block),
-        _ => parse_duration(text).map(Idle::Adaptive).map_err(|_| {
+        "spin" => Ok(IdlePolicy::Spin),
+        "block" => Ok(IdlePolicy::Block),
+        _ => parse_duration(text).map(IdlePolicy::Adaptive).map_err(|_| {
             Failure::Input(anyhow!("--idle `{text}`; accepted: `spin`, `block`, or how long to spin, such as `50us`"))
         }),
     }
 }
 
 /// Warning of a CPU that is named more than once: its cores take turns.
-pub(super) fn repeated(cpus: &[usize]) -> Option<String> {
+pub(super) fn repeated_cpu(cpus: &[usize]) -> Option<String> {
     let times = |cpu: &usize| cpus.iter().filter(|other| *other == cpu).count();
     let cpu = cpus.iter().find(|cpu| times(cpu) > 1)?;
     Some(format!("--cpus names CPU {cpu} {} times: the cores there take turns", times(cpu)))
@@ -195,15 +195,15 @@ mod tests {
 
     #[test]
     fn a_cpu_that_is_named_twice_is_warned_of() {
-        assert_eq!((repeated(&[]), repeated(&[0, 1, 2])), (None, None));
-        assert_eq!(repeated(&[1, 0, 0, 0]).unwrap(), "--cpus names CPU 0 3 times: the cores there take turns");
+        assert_eq!((repeated_cpu(&[]), repeated_cpu(&[0, 1, 2])), (None, None));
+        assert_eq!(repeated_cpu(&[1, 0, 0, 0]).unwrap(), "--cpus names CPU 0 3 times: the cores there take turns");
     }
 
     #[test]
     fn idle_policies_are_read() {
-        assert_eq!(idle("spin").unwrap(), Idle::Spin);
-        assert_eq!(idle("block").unwrap(), Idle::Block);
-        assert_eq!(idle("50us").unwrap(), Idle::Adaptive(Nanos::from_micros(50)));
-        assert!(idle("sometimes").unwrap_err().to_string().contains("accepted"));
+        assert_eq!(parse_idle("spin").unwrap(), IdlePolicy::Spin);
+        assert_eq!(parse_idle("block").unwrap(), IdlePolicy::Block);
+        assert_eq!(parse_idle("50us").unwrap(), IdlePolicy::Adaptive(Nanos::from_micros(50)));
+        assert!(parse_idle("sometimes").unwrap_err().to_string().contains("accepted"));
     }
 }

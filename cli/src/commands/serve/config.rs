@@ -2,7 +2,7 @@
 
 use anyhow::anyhow;
 use leeward_catalogue::Catalogue;
-use leeward_core::params::{ParamError, Raw};
+use leeward_core::params::{ParamError, RawParam};
 use leeward_core::registry::Environment;
 use leeward_core::units::Nanos;
 use leeward_lab::ScenarioError;
@@ -11,11 +11,11 @@ use leeward_services::arguments::{Argument, Kind, Value, size};
 use leeward_services::tiers::CURVES;
 
 use super::allocator::{self, Allocator};
-use super::args::{SWITCH, ServeArgs, WhenPossible, idle};
+use super::args::{OFF_ON, ServeArgs, WhenPossible, parse_idle};
 use super::cores::CoreRange;
 use super::otlp;
 use super::shadow;
-use crate::admission::{self, raw};
+use crate::admission::{self, parse_raw};
 use crate::failure::Failure;
 use crate::service::SERVICE;
 
@@ -55,8 +55,8 @@ const KEYS: &[&str] = &[
     "set",
 ];
 
-const WHENS: [WhenPossible; 2] = [WhenPossible::Auto, WhenPossible::Off];
-const SPANS: std::ops::RangeInclusive<Nanos> = Nanos(1)..=Nanos::from_secs(3_600);
+const IO_URING_MODES: [WhenPossible; 2] = [WhenPossible::Auto, WhenPossible::Off];
+const SPAN_RANGE: std::ops::RangeInclusive<Nanos> = Nanos(1)..=Nanos::from_secs(3_600);
 
 /// Fills in from the file, if there is one, what the command line does not say.
 pub(crate) fn apply(args: &mut ServeArgs) -> Result<(), Failure> {
@@ -86,21 +86,21 @@ fn fill(args: &mut ServeArgs, settings: &Settings) -> Result<(), ScenarioError> 
     }
     let catalogue = Catalogue::builtin();
     let service = settings.choice(SERVICE, &catalogue.names())?;
-    put(&mut args.service.case, free(SERVICE), service.and_then(|index| catalogue.cases().nth(index)));
+    put(&mut args.service.definition, free(SERVICE), service.and_then(|index| catalogue.services().nth(index)));
     for argument in catalogue.arguments() {
         let value = service_value(argument, settings)?;
         if let (true, Some(value)) = (free(argument.name), value) {
             args.service.values.set(argument.name, value);
         }
     }
-    put(&mut args.budget, free("budget"), settings.duration("budget", SPANS)?.map(Some));
+    put(&mut args.budget, free("budget"), settings.duration("budget", SPAN_RANGE)?.map(Some));
     let name = settings.line("admission")?;
     if let Some(name) = &name {
         leeward_controllers::builtin().find(name).map_err(|error| settings.error("admission", &error.to_string()))?;
     }
     put(&mut args.admission.name, free("name"), name);
-    put(&mut args.admission.slo, free("slo"), settings.duration("slo", SPANS)?);
-    put(&mut args.admission.rtt, free("rtt"), settings.duration("rtt", SPANS)?);
+    put(&mut args.admission.slo, free("slo"), settings.duration("slo", SPAN_RANGE)?);
+    put(&mut args.admission.rtt, free("rtt"), settings.duration("rtt", SPAN_RANGE)?);
     shadow::fill(args, settings, free("shadow") && free("enforce"))?;
     put(&mut args.listen, free("listen"), settings.line("listen")?);
     put(&mut args.udp, free("udp"), settings.line("udp")?.map(Some));
@@ -118,25 +118,25 @@ fn fill(args: &mut ServeArgs, settings: &Settings) -> Result<(), ScenarioError> 
     put(&mut args.admin_tls_client_ca, free("admin_tls_client_ca"), path("admin-tls-client-ca")?);
     let receiver = settings.line("otlp")?;
     if let Some(text) = &receiver {
-        otlp::receiver(text).map_err(|problem| settings.error("otlp", &problem))?;
+        otlp::parse_endpoint(text).map_err(|problem| settings.error("otlp", &problem))?;
     }
     put(&mut args.otlp, free("otlp"), receiver.map(Some));
-    put(&mut args.otlp_every, free("otlp_every"), settings.duration("otlp-every", otlp::SPANS)?);
+    put(&mut args.otlp_every, free("otlp_every"), settings.duration("otlp-every", otlp::INTERVAL_RANGE)?);
     put(&mut args.cores, free("cores"), cores(settings)?);
     let policy = settings.line("allocator")?;
     if let Some(policy) = &policy {
-        allocator::read(policy).map_err(|problem| settings.error("allocator", &problem))?;
+        allocator::parse(policy).map_err(|problem| settings.error("allocator", &problem))?;
     }
     put(&mut args.allocator, free("allocator"), policy.map(Some));
     let cpus = settings.counts("cpus", 128, 0..=4_095)?;
     put(&mut args.cpus, free("cpus"), cpus.map(|cpus| cpus.into_iter().map(|cpu| cpu as usize).collect()));
     let policy = settings.line("idle")?;
     if let Some(policy) = &policy {
-        idle(policy).map_err(|error| settings.error("idle", error.to_string().trim_start_matches("--idle ")))?;
+        parse_idle(policy).map_err(|error| settings.error("idle", error.to_string().trim_start_matches("--idle ")))?;
     }
     put(&mut args.idle, free("idle"), policy.map(Some));
-    let when = settings.choice("io-uring", &WHENS.map(WhenPossible::name))?;
-    put(&mut args.io_uring, free("io_uring"), when.map(|index| WHENS[index]));
+    let when = settings.choice("io-uring", &IO_URING_MODES.map(WhenPossible::name))?;
+    put(&mut args.io_uring, free("io_uring"), when.map(|index| IO_URING_MODES[index]));
     put(&mut args.connections, free("connections"), settings.count("connections", 1..=1_000_000)?);
     let receiving = settings.line("receiving")?;
     if let Some(text) = &receiving {
@@ -149,7 +149,7 @@ fn fill(args: &mut ServeArgs, settings: &Settings) -> Result<(), ScenarioError> 
     }
     put(&mut args.sending, free("sending"), sending);
     put(&mut args.threading_policy, free("threading_policy"), settings.line("threading-policy")?);
-    let accepts = settings.choice("accept-curves", &SWITCH)?;
+    let accepts = settings.choice("accept-curves", &OFF_ON)?;
     put(&mut args.accept_curves, free("accept_curves"), accepts.map(|index| index == 1));
     put(&mut args.record, free("record"), settings.line("record")?.map(|path| Some(path.into())));
     args.written = written;
@@ -188,10 +188,10 @@ fn merge(args: &mut ServeArgs, pairs: &[Pair]) {
     let is_said = |name: &str| said.iter().any(|pair| pair.split('=').next().is_some_and(|said| said.trim() == name));
     let free = pairs.iter().filter(|pair| !is_said(&pair.name));
     let written = |pair: &Pair| match &pair.value {
-        Raw::Text(text) => format!("{}={text}", pair.name),
-        Raw::Switch(on) => format!("{}={}", pair.name, if *on { "on" } else { "off" }),
-        Raw::Integer(number) => format!("{}={number}", pair.name),
-        Raw::Number(number) => format!("{}={number}", pair.name),
+        RawParam::Text(text) => format!("{}={text}", pair.name),
+        RawParam::Switch(on) => format!("{}={}", pair.name, if *on { "on" } else { "off" }),
+        RawParam::Integer(number) => format!("{}={number}", pair.name),
+        RawParam::Number(number) => format!("{}={number}", pair.name),
     };
     args.admission.overrides = free.map(written).chain(said.iter().cloned()).collect();
 }
@@ -216,12 +216,12 @@ fn check(args: &ServeArgs, settings: &Settings, pairs: &[Pair]) -> Result<(), Fa
 /// Whether the parameters can stand together, which shows when the controller is made.
 fn build(args: &ServeArgs) -> Result<Result<(), ParamError>, Failure> {
     let (algorithm, params) = admission::controller(&args.admission)?;
-    let slo = admission::span("--slo", &args.admission.slo)?;
-    let rtt = admission::span("--rtt", &args.admission.rtt)?;
-    if let Some(allocator) = Allocator::of(args)? {
+    let slo = admission::parse_span("--slo", &args.admission.slo)?;
+    let rtt = admission::parse_span("--rtt", &args.admission.rtt)?;
+    if let Some(allocator) = Allocator::from_args(args)? {
         allocator.check()?;
     }
-    let environment = allocator::environment(args, Environment::new(args.cores.most.into(), rtt, slo));
+    let environment = allocator::environment(args, Environment::new(args.cores.max.into(), rtt, slo));
     Ok(algorithm.server(&params, &environment).map(drop))
 }
 
@@ -261,7 +261,7 @@ pub(crate) fn text(args: &ServeArgs) -> Result<String, Failure> {
     text += &format!("idle = {}\nio-uring = {}\n", quoted(allocator::idle(args)), quoted(args.io_uring.name()));
     let (receiving, sending) = (quoted(&args.receiving), quoted(&args.sending));
     text += &format!("connections = {}\nreceiving = {receiving}\nsending = {sending}\n", args.connections);
-    for argument in args.service.case.arguments() {
+    for argument in args.service.definition.arguments() {
         text += &match args.service.values.get(argument.name) {
             Some(Value::Text(value)) => format!("{} = {}\n", argument.name, quoted(value)),
             Some(Value::File(path)) => format!("{} = {}\n", argument.name, quoted(&path.display().to_string())),
@@ -273,8 +273,8 @@ pub(crate) fn text(args: &ServeArgs) -> Result<String, Failure> {
         text += &format!("budget = {}\n", quoted(budget));
     }
     let chooses = args.service.values.text("threading").is_some_and(|text| text.ends_with(CURVES));
-    if chooses && args.service.takes("threading") {
-        let accepts = SWITCH[usize::from(args.accept_curves)];
+    if chooses && args.service.accepts("threading") {
+        let accepts = OFF_ON[usize::from(args.accept_curves)];
         text +=
             &format!("threading-policy = {}\naccept-curves = {}\n", quoted(&args.threading_policy), quoted(accepts));
     }
@@ -295,8 +295,8 @@ pub(crate) fn text(args: &ServeArgs) -> Result<String, Failure> {
     }
     let pairs = args.admission.overrides.iter().filter_map(|pair| pair.split_once('='));
     let lines: Vec<String> = pairs
-        .map(|(name, value)| match raw(value.trim()) {
-            Raw::Text(text) => format!("{} = {}\n", name.trim(), quoted(&text)),
+        .map(|(name, value)| match parse_raw(value.trim()) {
+            RawParam::Text(text) => format!("{} = {}\n", name.trim(), quoted(&text)),
             number => format!("{} = {number}\n", name.trim()),
         })
         .collect();

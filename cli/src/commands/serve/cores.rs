@@ -7,14 +7,14 @@ use std::str::FromStr;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct CoreRange {
     /// `None`: as many as `most`, or one where there is an allocator.
-    pub(super) least: Option<u16>,
-    pub(crate) most: u16,
+    pub(super) min: Option<u16>,
+    pub(crate) max: u16,
 }
 
 impl CoreRange {
     /// So many, or up to so many.
     pub(crate) fn up_to(most: u16) -> Self {
-        CoreRange { least: None, most }
+        CoreRange { min: None, max: most }
     }
 }
 
@@ -27,7 +27,7 @@ impl FromStr for CoreRange {
             None => read(text).map(CoreRange::up_to),
             Some((least, most)) => {
                 let range = read(least).zip(read(most)).filter(|(least, most)| least <= most);
-                range.map(|(least, most)| CoreRange { least: Some(least), most })
+                range.map(|(least, most)| CoreRange { min: Some(least), max: most })
             }
         };
         range.ok_or_else(|| "accepted: 1 to 128, or a range such as 1..4".into())
@@ -36,9 +36,9 @@ impl FromStr for CoreRange {
 
 impl fmt::Display for CoreRange {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.least {
-            Some(least) => write!(f, "{least}..{}", self.most),
-            None => write!(f, "{}", self.most),
+        match self.min {
+            Some(least) => write!(f, "{least}..{}", self.max),
+            None => write!(f, "{}", self.max),
         }
     }
 }
@@ -51,7 +51,7 @@ mod tests {
     fn ranges_are_read_and_written() {
         for (text, least, most) in [("4", None, 4), ("1..4", Some(1), 4), ("128..128", Some(128), 128)] {
             let range: CoreRange = text.parse().unwrap();
-            assert_eq!((range.least, range.most), (least, most));
+            assert_eq!((range.min, range.max), (least, most));
             assert_eq!(range.to_string(), text);
         }
         for wrong in ["", "0", "129", "4..1", "0..4", "1..", "..4", "1...4", "1..129", "-1", "1,4"] {

@@ -14,36 +14,36 @@ mod cores;
 mod otlp;
 mod recording;
 mod shadow;
-mod system;
+mod systemd;
 mod tenants;
 mod threading;
 mod tls;
-mod wakes;
+mod wake_latency;
 
 use anyhow::{Context, anyhow};
 use leeward_admin::Exporter;
 use leeward_core::budget::Budget;
 use leeward_rpc::client::DatagramSize;
-use leeward_rpc::server::{Counts, Inherited, IoUring, Server, ServerError};
-use leeward_rpc::statistics::About;
+use leeward_rpc::server::{InheritedListener, IoUring, RequestCounts, Server, ServerError};
+use leeward_rpc::statistics::ServiceInfo;
 use leeward_rpc::tls::ServerTls;
 use leeward_runtime::CoreUsage;
 use leeward_services::arguments::size;
-use leeward_services::served::PortCounts;
+use leeward_services::backend::PortCounts;
 use std::io::Write;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use admin::AdminDesk;
+use admin::AdminListener;
 use allocator::Allocator;
-use args::{WhenPossible, idle};
+use args::{WhenPossible, parse_idle};
 use recording::Recordings;
-use system::Activated;
+use systemd::InheritedSockets;
 
 pub(crate) use args::ServeArgs;
 
 use crate::failure::Failure;
-use crate::interrupt::{Interrupt, Leaving};
+use crate::interrupt::{Interrupt, StopMode};
 use crate::{admission, stdout};
 
 /// The command.
@@ -52,18 +52,18 @@ pub(crate) fn serve(mut args: ServeArgs) -> Result<(), Failure> {
     // Curves stand where a setup would: what is printed is what was written.
     let effective = config::text(&args)?;
     let printed = args.print_config.then(|| effective.clone());
-    let slo = admission::span("--slo", &args.admission.slo)?;
+    let slo = admission::parse_span("--slo", &args.admission.slo)?;
     args.service.check()?;
-    let governed = threading::governed(&mut args, slo)?;
+    let governed = threading::load_policy(&mut args, slo)?;
     let args = &args;
     let (algorithm, params) = admission::controller(&args.admission)?;
-    let rtt = admission::span("--rtt", &args.admission.rtt)?;
-    let idle = idle(allocator::idle(args))?;
+    let rtt = admission::parse_span("--rtt", &args.admission.rtt)?;
+    let idle = parse_idle(allocator::idle(args))?;
     let builder = Server::builder()
         .admission(&algorithm, params.clone())
         .objective(rtt, slo)
         .budget(budget(args)?)
-        .cores(args.cores.most.into())
+        .cores(args.cores.max.into())
         .cpus(args.cpus.clone())
         .idle(idle)
         .io_uring(if args.io_uring == WhenPossible::Auto { IoUring::Auto } else { IoUring::Off })
@@ -85,13 +85,13 @@ pub(crate) fn serve(mut args: ServeArgs) -> Result<(), Failure> {
         Some(table) => builder.tenants(table),
         None => builder,
     };
-    let enforced = shadow::enforced(args)?;
+    let enforced = shadow::enforced_percent(args)?;
     let builder = match enforced {
         Some(percent) => builder.rehearse(percent),
         None => builder,
     };
-    let destination = otlp::destination(args)?;
-    let allocator = Allocator::of(args)?;
+    let destination = otlp::endpoint(args)?;
+    let allocator = Allocator::from_args(args)?;
     let builder = match &allocator {
         Some(allocator) => allocator.apply(builder),
         None => builder,
@@ -99,13 +99,13 @@ pub(crate) fn serve(mut args: ServeArgs) -> Result<(), Failure> {
     if let Some(text) = printed {
         return stdout::print(&text);
     }
-    let activated = Activated::take();
+    let activated = InheritedSockets::from_env();
     let admin_tls = tls::open_admin(args, args.admin.is_some() || activated.admin.is_some())?;
     let builder = builder.watched(args.admin.is_some() || activated.admin.is_some() || destination.is_some());
-    let about = About { service: Some(args.service.name().into()), ..About::default() };
-    let builder = builder.about(about);
+    let about = ServiceInfo { service: Some(args.service.name().into()), ..ServiceInfo::default() };
+    let builder = builder.service_info(about);
     let builder = match governed {
-        Some(governed) => builder.governed(governed),
+        Some(governed) => builder.threading_policy(governed),
         None => builder,
     };
     // The runtime takes a CPU as a wish; whoever names one here means it.
@@ -113,49 +113,49 @@ pub(crate) fn serve(mut args: ServeArgs) -> Result<(), Failure> {
         return Err(Failure::Input(anyhow!("--cpus: this process may not run on CPU {cpu}")));
     }
     let mut builder = builder.connection_limit(connections(args) as usize);
-    let mut warnings = args.service.unused();
-    warnings.extend(args::repeated(&args.cpus));
-    warnings.extend(threading::crowd(args));
+    let mut warnings = args.service.unused_warnings();
+    warnings.extend(args::repeated_cpu(&args.cpus));
+    warnings.extend(threading::oversubscription(args));
     warnings.iter().for_each(|words| _ = writeln!(std::io::stderr(), "warning: {words}"));
-    let backend = args.service.open(args.cores.most.into())?;
-    let mut recordings = Recordings::begin(args.record.as_deref(), backend.second_port())?;
+    let backend = args.service.open(args.cores.max.into())?;
+    let mut recordings = Recordings::start(args.record.as_deref(), backend.second_port())?;
     let mut second = builder.config().clone();
     // One port has the datagrams.
     second.datagrams = None;
-    second.recording = recordings.of_second_port().cloned();
-    if let Some(recording) = recordings.of_server() {
+    second.recording = recordings.second_port().cloned();
+    if let Some(recording) = recordings.server() {
         builder = builder.record(recording);
     }
     // Before the server: an address that is taken is said at once.
     let desk = match (activated.admin, args.admin.as_deref()) {
-        (Some(socket), _) => Some(AdminDesk::on(socket)),
-        (None, address) => address.map(AdminDesk::open).transpose()?,
+        (Some(socket), _) => Some(AdminListener::from_listener(socket)),
+        (None, address) => address.map(AdminListener::bind).transpose()?,
     };
     if let Some(socket) = activated.server {
-        builder = builder.inherited(Inherited::new(socket));
+        builder = builder.inherited(InheritedListener::new(socket));
     }
-    let interrupt = Interrupt::listen(Leaving::InOrder)?;
+    let interrupt = Interrupt::listen(StopMode::Graceful)?;
     if args.until_input_ends {
-        stop_with_input(&interrupt);
+        stop_on_stdin_end(&interrupt);
     }
     let start = || -> Result<_, ServerError> {
         let port = backend.open_port(&second)?;
         Ok((backend.start(builder, &args.listen)?, port))
     };
-    let (server, port) = start().map_err(failure).inspect_err(|_| recordings.forget())?;
+    let (server, port) = start().map_err(failure).inspect_err(|_| recordings.remove_new_files())?;
     stdout::print(&format!(
         "serving {} on {}{} with {}{} ({} core{}, objective {slo}); Ctrl-C stops",
         args.service.name(),
         server.address(),
         match &tls {
-            Some(tls) if tls.wants_certificates() => " by TLS with clients' certificates",
+            Some(tls) if tls.requires_client_cert() => " by TLS with clients' certificates",
             Some(_) => " by TLS",
             None => "",
         },
         algorithm.name,
-        shadow::words(enforced),
+        shadow::describe(enforced),
         args.cores,
-        if args.cores.most == 1 { "" } else { "s" },
+        if args.cores.max == 1 { "" } else { "s" },
     ))?;
     match (&args.udp, server.datagram_address()) {
         (_, Some(address)) => stdout::print(&format!("datagrams on {address}"))?,
@@ -164,7 +164,7 @@ pub(crate) fn serve(mut args: ServeArgs) -> Result<(), Failure> {
         }
         (None, None) => {}
     }
-    if let Some(words) = allocator::crowded(args) {
+    if let Some(words) = allocator::oversubscription(args) {
         let _ = writeln!(std::io::stderr(), "warning: {words}");
     }
     if let Some(port) = &port {
@@ -174,26 +174,26 @@ pub(crate) fn serve(mut args: ServeArgs) -> Result<(), Failure> {
     let admin = desk.map(|desk| desk.start(sources.clone(), effective, admin_tls.clone())).transpose()?;
     let export = |destination| otlp::start(destination, sources, args.service.name(), server.address().to_string());
     let exporter = destination.map(export).transpose()?;
-    wakes::compare(idle, slo);
-    system::is_ready(&format!("serving {} on {}", args.service.name(), server.address()));
+    wake_latency::check(idle, slo);
+    systemd::notify_ready(&format!("serving {} on {}", args.service.name(), server.address()));
     let has_failed = || server.has_failed() || port.as_ref().is_some_and(|port| port.has_failed());
     while !interrupt.flag().load(Ordering::SeqCst) && !has_failed() {
         std::thread::sleep(Duration::from_millis(20));
-        recordings.look();
-        for words in tls.iter().flat_map(ServerTls::news) {
-            let _ = writeln!(std::io::stderr(), "TLS: {}", stdout::plain(&words));
+        recordings.poll();
+        for words in tls.iter().flat_map(ServerTls::take_messages) {
+            let _ = writeln!(std::io::stderr(), "TLS: {}", stdout::sanitize(&words));
         }
-        for words in admin_tls.iter().flat_map(ServerTls::news) {
-            let _ = writeln!(std::io::stderr(), "TLS of --admin: {}", stdout::plain(&words));
+        for words in admin_tls.iter().flat_map(ServerTls::take_messages) {
+            let _ = writeln!(std::io::stderr(), "TLS of --admin: {}", stdout::sanitize(&words));
         }
-        for words in exporter.iter().flat_map(Exporter::news) {
-            let _ = writeln!(std::io::stderr(), "OTLP: {}", stdout::plain(&words));
+        for words in exporter.iter().flat_map(Exporter::take_messages) {
+            let _ = writeln!(std::io::stderr(), "OTLP: {}", stdout::sanitize(&words));
         }
-        for words in backend.news() {
-            let _ = writeln!(std::io::stderr(), "warning: {}", stdout::plain(&words));
+        for words in backend.warnings() {
+            let _ = writeln!(std::io::stderr(), "warning: {}", stdout::sanitize(&words));
         }
     }
-    system::is_stopping();
+    systemd::notify_stopping();
     if let Some(admin) = &admin {
         admin.begin_stopping();
     }
@@ -210,23 +210,23 @@ pub(crate) fn serve(mut args: ServeArgs) -> Result<(), Failure> {
         None => None,
     };
     let cores = usage.as_ref().zip(allocator.as_ref());
-    let said = if args.json { json(&counts, foreseen, cores, port) } else { words(&counts, foreseen, cores, port) };
+    let said = if args.json { json(&counts, foreseen, cores, port) } else { describe(&counts, foreseen, cores, port) };
     stdout::print(&said)?;
-    recordings.end()
+    recordings.finish()
 }
 
 /// Asks `interrupt` when the standard input ends.
-fn stop_with_input(interrupt: &Interrupt) {
+fn stop_on_stdin_end(interrupt: &Interrupt) {
     let interrupt = interrupt.clone();
     // Without a thread only signals stop the server.
     let _ = std::thread::Builder::new().name("input".into()).spawn(move || {
         let _ = std::io::copy(&mut std::io::stdin().lock(), &mut std::io::sink());
-        interrupt.ask();
+        interrupt.request();
     });
 }
 
 /// Connections that are enough for who says nothing about them.
-const ENOUGH: u64 = 1_024;
+const DEFAULT_CONNECTIONS: u64 = 1_024;
 
 /// Connections that each port may have: as many as were asked for, if the system allows so many descriptors.
 fn connections(args: &ServeArgs) -> u64 {
@@ -234,26 +234,26 @@ fn connections(args: &ServeArgs) -> u64 {
     let there = leeward_load::allow_sockets(asked * ports) / ports;
     // Who did not ask for a number wants enough.
     let is_asked = args.written.iter().any(|name| name == "connections");
-    if there < if is_asked { asked } else { ENOUGH } {
+    if there < if is_asked { asked } else { DEFAULT_CONNECTIONS } {
         let words = "so many descriptors are allowed to a process (ulimit -n); more are told that there is no room";
         let _ = writeln!(std::io::stderr(), "warning: {there} connections instead of --connections {asked}: {words}");
     }
     there.clamp(1, asked)
 }
 
-type Cores<'a> = Option<(&'a CoreUsage, &'a Allocator)>;
+type CoreSummary<'a> = Option<(&'a CoreUsage, &'a Allocator)>;
 /// The second port's name and requests, if there was one.
-type PortUse = Option<(&'static str, PortCounts)>;
+type PortSummary = Option<(&'static str, PortCounts)>;
 
 /// Budget of a request for queues.
 fn budget(args: &ServeArgs) -> Result<Budget, Failure> {
-    let span = args.budget.as_deref().map(|budget| admission::span("--budget", budget)).transpose()?;
-    Ok(span.map_or(Budget::UNLIMITED, Budget::of))
+    let span = args.budget.as_deref().map(|budget| admission::parse_span("--budget", budget)).transpose()?;
+    Ok(span.map_or(Budget::UNLIMITED, Budget::new))
 }
 
 /// Counts of all requests, in words.
-fn words(counts: &Counts, foreseen: Option<u64>, cores: Cores<'_>, port: PortUse) -> String {
-    let Counts { received, completed, dropped, .. } = counts;
+fn describe(counts: &RequestCounts, foreseen: Option<u64>, cores: CoreSummary<'_>, port: PortSummary) -> String {
+    let RequestCounts { received, completed, rejected: dropped, .. } = counts;
     let mut words = format!("stopped: {received} requests received, {completed} answered, {dropped} rejected");
     if counts.without_credit > 0 {
         words += &format!(" ({} of them sent without credit)", counts.without_credit);
@@ -262,7 +262,7 @@ fn words(counts: &Counts, foreseen: Option<u64>, cores: Cores<'_>, port: PortUse
         words += &format!("; the rehearsal would have rejected {foreseen} more");
     }
     if let Some((usage, allocator)) = cores {
-        words += &format!("\n{}", allocator::words(usage, allocator.name()));
+        words += &format!("\n{}", allocator::describe(usage, allocator.name()));
     }
     if let Some((name, PortCounts { received, completed, busy })) = port {
         words += &format!("\n{name}: {received} requests received, {completed} answered, {busy} told to be busy");
@@ -271,14 +271,14 @@ fn words(counts: &Counts, foreseen: Option<u64>, cores: Cores<'_>, port: PortUse
 }
 
 /// The same for programs.
-fn json(counts: &Counts, foreseen: Option<u64>, cores: Cores<'_>, port: PortUse) -> String {
+fn json(counts: &RequestCounts, foreseen: Option<u64>, cores: CoreSummary<'_>, port: PortSummary) -> String {
     let mut report = serde_json::json!({
         "received": counts.received,
         "completed": counts.completed,
         "failed": counts.failed,
-        "dropped": counts.dropped,
+        "dropped": counts.rejected,
         "without_credit": counts.without_credit,
-        "refused_lock": counts.refused_lock,
+        "refused_lock": counts.rejected_by_lock,
         "abandoned": counts.abandoned,
         "credits": counts.credits,
         "demands": counts.demands,

@@ -15,24 +15,24 @@ use crate::failure::Failure;
 use crate::stdout;
 
 /// Time that a disk has to say why a recording has ended.
-const REASON: Duration = Duration::from_millis(200);
+const REASON_TIMEOUT: Duration = Duration::from_millis(200);
 
 /// Recordings of a server, and of the second port beside it in a file beside the first.
-pub(super) struct Recordings(Vec<Kept>);
+pub(super) struct Recordings(Vec<RecordingFile>);
 
 /// A recording and its file.
-struct Kept {
+struct RecordingFile {
     recording: Recording,
     path: PathBuf,
     /// Whether there was no such file before.
     is_new: bool,
     /// The end of a recording that ended before the server.
-    early: Option<JoinHandle<Result<(), Failure>>>,
+    early_end: Option<JoinHandle<Result<(), Failure>>>,
 }
 
 impl Recordings {
     /// Begins a recording to `path`, if there is one, and one to `path.NAME` for a second port of that name.
-    pub(super) fn begin(path: Option<&Path>, second_port: Option<&str>) -> Result<Self, Failure> {
+    pub(super) fn start(path: Option<&Path>, second_port: Option<&str>) -> Result<Self, Failure> {
         let Some(path) = path else { return Ok(Recordings(Vec::new())) };
         let beside = second_port.map(|name| {
             let mut beside = path.as_os_str().to_owned();
@@ -42,60 +42,61 @@ impl Recordings {
         let begin = |path: PathBuf| {
             let is_new = !path.exists();
             let recording = Recording::create(&path).with_context(|| format!("recording to {}", path.display()));
-            Ok(Kept { recording: recording.map_err(Failure::Input)?, path, is_new, early: None })
+            Ok(RecordingFile { recording: recording.map_err(Failure::Input)?, path, is_new, early_end: None })
         };
-        let kept: Result<Vec<Kept>, Failure> = iter::once(path.to_path_buf()).chain(beside).map(begin).collect();
+        let kept: Result<Vec<RecordingFile>, Failure> =
+            iter::once(path.to_path_buf()).chain(beside).map(begin).collect();
         Ok(Recordings(kept?))
     }
 
     /// The server's.
-    pub(super) fn of_server(&self) -> Option<&Recording> {
+    pub(super) fn server(&self) -> Option<&Recording> {
         self.0.first().map(|kept| &kept.recording)
     }
 
     /// The second port's.
-    pub(super) fn of_second_port(&self) -> Option<&Recording> {
+    pub(super) fn second_port(&self) -> Option<&Recording> {
         self.0.get(1).map(|kept| &kept.recording)
     }
 
     /// Looks whether all still record; says why where one has ended before the server.
-    pub(super) fn look(&mut self) {
+    pub(super) fn poll(&mut self) {
         for kept in &mut self.0 {
-            if kept.early.is_none() && !kept.recording.is_recording() {
+            if kept.early_end.is_none() && !kept.recording.is_recording() {
                 kept.end_early();
             }
         }
     }
 
     /// Nothing has been recorded, for no server has started: removes the empty files.
-    pub(super) fn forget(&self) {
+    pub(super) fn remove_new_files(&self) {
         for kept in self.0.iter().filter(|kept| kept.is_new) {
             let _ = std::fs::remove_file(&kept.path);
         }
     }
 
     /// Ends them and says what there is.
-    pub(super) fn end(self) -> Result<(), Failure> {
+    pub(super) fn finish(self) -> Result<(), Failure> {
         let broken = || Failure::Runtime(anyhow!("the recording's thread panicked"));
-        self.0.into_iter().try_for_each(|kept| match kept.early {
+        self.0.into_iter().try_for_each(|kept| match kept.early_end {
             Some(ending) => ending.join().map_err(|_| broken())?,
-            None => end(&kept.recording, &kept.path),
+            None => finish(&kept.recording, &kept.path),
         })
     }
 }
 
-impl Kept {
+impl RecordingFile {
     /// Ends a recording that has stopped by itself, on a thread of its own: a disk that hangs must not hold up the server.
     fn end_early(&mut self) {
         let (recording, path) = (self.recording.clone(), self.path.clone());
         let (tell, told) = mpsc::channel();
-        self.early = Some(thread::spawn(move || {
-            let outcome = end(&recording, &path);
+        self.early_end = Some(thread::spawn(move || {
+            let outcome = finish(&recording, &path);
             let why = outcome.as_ref().err().map(ToString::to_string);
             let _ = tell.send(why);
             outcome
         }));
-        let why = match told.recv_timeout(REASON) {
+        let why = match told.recv_timeout(REASON_TIMEOUT) {
             Ok(Some(why)) => why,
             Ok(None) => format!("recording to {}", self.path.display()),
             Err(_) => format!("recording to {}: the disk does not answer", self.path.display()),
@@ -105,12 +106,12 @@ impl Kept {
 }
 
 /// Ends it and says what there is.
-fn end(recording: &Recording, path: &Path) -> Result<(), Failure> {
+fn finish(recording: &Recording, path: &Path) -> Result<(), Failure> {
     let written = || format!("recording to {}", path.display());
     let Some(recorded) = recording.finish().with_context(written).map_err(Failure::Runtime)? else { return Ok(()) };
     let calls = recorded.end.entries;
     if recorded.end.reason != EndReason::Complete {
-        let words = recorded.end.reason.words();
+        let words = recorded.end.reason.description();
         return Err(Failure::Runtime(anyhow!("{}: {words}; the first {calls} calls are there", written())));
     }
     stdout::print(&format!("recorded {calls} calls in {} ({:.1} MB)", path.display(), recorded.bytes as f64 / 1e6))

@@ -2,19 +2,20 @@
 //! what a tenant may have.
 
 use anyhow::anyhow;
-use leeward_core::params::Raw;
+use leeward_core::params::RawParam;
 use leeward_core::units::Tenant;
 use leeward_lab::ScenarioError;
 use leeward_lab::scenario::settings::{Pair, Settings};
-use leeward_rpc::server::{Strangers, TenantTable};
+use leeward_rpc::server::{TenantTable, UnknownIdentities};
 
 use super::args::ServeArgs;
 use crate::failure::Failure;
 
 const TENANTS: &str = "tenants";
-const STRANGERS: &str = "strangers";
-const WORDS: [&str; 3] = ["own", "shared", "refused"];
-const FATES: [Strangers; 3] = [Strangers::Own, Strangers::Shared, Strangers::Refused];
+const UNKNOWN: &str = "strangers";
+const POLICY_NAMES: [&str; 3] = ["own", "shared", "refused"];
+const POLICIES: [UnknownIdentities; 3] =
+    [UnknownIdentities::Individual, UnknownIdentities::Shared, UnknownIdentities::Refused];
 
 /// The table of the file, if one is named.
 pub(super) fn open(args: &ServeArgs) -> Result<Option<TenantTable>, Failure> {
@@ -24,13 +25,14 @@ pub(super) fn open(args: &ServeArgs) -> Result<Option<TenantTable>, Failure> {
             "--tls-tenants: --tls-client-ca is missing, the authorities whose clients it is about"
         )));
     }
-    Ok(Some(read(&Settings::load(path, &[STRANGERS, TENANTS])?)?))
+    Ok(Some(parse_table(&Settings::load(path, &[UNKNOWN, TENANTS])?)?))
 }
 
-fn read(settings: &Settings) -> Result<TenantTable, ScenarioError> {
-    let strangers = settings.choice(STRANGERS, &WORDS)?.map_or(Strangers::Own, |place| FATES[place]);
+fn parse_table(settings: &Settings) -> Result<TenantTable, ScenarioError> {
+    let strangers =
+        settings.choice(UNKNOWN, &POLICY_NAMES)?.map_or(UnknownIdentities::Individual, |place| POLICIES[place]);
     let tenant = |Pair { name, value }: Pair| match value {
-        Raw::Integer(number) if u32::try_from(number).is_ok() => Ok((name, Tenant(number as u32))),
+        RawParam::Integer(number) if u32::try_from(number).is_ok() => Ok((name, Tenant(number as u32))),
         other => {
             let problem = format!("`{other}` is no tenant's number, from 0, whoever has none, to 4294967295");
             Err(settings.error_in(TENANTS, &name, &problem))
@@ -45,8 +47,8 @@ mod tests {
     use super::*;
 
     fn parse(text: &str) -> Result<TenantTable, String> {
-        Settings::parse("t.toml", text, &[STRANGERS, TENANTS])
-            .and_then(|settings| read(&settings))
+        Settings::parse("t.toml", text, &[UNKNOWN, TENANTS])
+            .and_then(|settings| parse_table(&settings))
             .map_err(|error| error.to_string())
     }
 
@@ -55,7 +57,7 @@ mod tests {
         let table =
             parse("strangers = \"refused\"\n[tenants]\n\"spiffe://example/web\" = 7\n\"dns:batch.example\" = 0\n");
         let known = [("spiffe://example/web".into(), Tenant(7)), ("dns:batch.example".into(), Tenant(0))];
-        assert_eq!(table, Ok(TenantTable::new(known, Strangers::Refused)));
+        assert_eq!(table, Ok(TenantTable::new(known, UnknownIdentities::Refused)));
         assert_eq!(parse(""), Ok(TenantTable::default()));
         for (text, problem) in [
             ("strangers = \"gone\"\n", "t.toml:1: strangers: "),

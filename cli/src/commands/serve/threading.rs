@@ -5,12 +5,12 @@ use crate::failure::Failure;
 use anyhow::anyhow;
 use leeward_core::units::Nanos;
 use leeward_lab::scenario::curves::CurvesFile;
-use leeward_plant::this_machine;
-use leeward_rpc::tier::Governed;
+use leeward_plant::machine_identity;
+use leeward_rpc::tier::PolicyFactory;
 use leeward_services::arguments::Value;
 use leeward_services::tiers::CURVES;
 use leeward_threading::registry;
-use leeward_threading::{ThreadEnvironment, Threading, ThreadingPolicy};
+use leeward_threading::{ThreadEnvironment, ThreadingPolicy, ThreadingSetup};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -20,10 +20,10 @@ const STATIC: &str = "static";
 const THREADING: &str = "threading";
 
 /// The policy, if `--threading` names a file of curves; the setup that it begins with takes the file's place.
-pub(super) fn governed(args: &mut ServeArgs, slo: Nanos) -> Result<Option<Governed>, Failure> {
+pub(super) fn load_policy(args: &mut ServeArgs, slo: Nanos) -> Result<Option<PolicyFactory>, Failure> {
     let refused = |problem: String| Failure::Input(anyhow!("--threading: {problem}"));
     let text = args.service.values.text(THREADING).filter(|text| text.ends_with(CURVES)).map(str::to_string);
-    let Some(text) = text.filter(|_| args.service.takes(THREADING)) else {
+    let Some(text) = text.filter(|_| args.service.accepts(THREADING)) else {
         let asks = |name: &str| args.written.iter().any(|written| written == name);
         if asks("threading_policy") || asks("accept_curves") {
             let words =
@@ -40,7 +40,8 @@ pub(super) fn governed(args: &mut ServeArgs, slo: Nanos) -> Result<Option<Govern
     };
     let data = args.service.values.text("data").unwrap_or_default();
     if !args.accept_curves {
-        file.check_for(args.service.name(), data, &this_machine(cpus)).map_err(|error| refused(error.to_string()))?;
+        file.check_for(args.service.name(), data, &machine_identity(cpus))
+            .map_err(|error| refused(error.to_string()))?;
     }
     let first = file.curves.strongest().setup;
     let environment = ThreadEnvironment::new(Some(Arc::new(file.curves)), first, cpus as u16).with_slo(slo);
@@ -59,16 +60,16 @@ pub(super) fn governed(args: &mut ServeArgs, slo: Nanos) -> Result<Option<Govern
             "{core} can't be changed to or from while a tier serves; accepted: curves without it"
         )));
     }
-    let initial: Threading = policy.initial();
+    let initial: ThreadingSetup = policy.initial();
     args.service.values.set(THREADING, Value::Text(initial.to_string()));
     let make = move || -> Box<dyn ThreadingPolicy> { build().unwrap_or_else(|_| unreachable!("it was built above")) };
-    Ok(Some(Governed::new(cpus as u16, make)))
+    Ok(Some(PolicyFactory::new(cpus as u16, make)))
 }
 
 /// A warning of a setup whose polling threads are more than there are CPUs for: each would keep the others from theirs.
-pub(super) fn crowd(args: &ServeArgs) -> Option<String> {
-    let text = args.service.values.text(THREADING).filter(|_| args.service.takes(THREADING))?;
-    let setup = text.parse::<Threading>().ok()?.setup()?;
+pub(super) fn oversubscription(args: &ServeArgs) -> Option<String> {
+    let text = args.service.values.text(THREADING).filter(|_| args.service.accepts(THREADING))?;
+    let setup = text.parse::<ThreadingSetup>().ok()?.setup()?;
     let cpus = match args.cpus.len() {
         0 => std::thread::available_parallelism().map_or(1, usize::from),
         named => named,

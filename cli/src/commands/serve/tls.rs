@@ -29,7 +29,7 @@ pub(super) fn open_admin(args: &ServeArgs, has_admin: bool) -> Result<Option<Ser
     if !has_admin {
         return Err(Failure::Input(anyhow!("--admin-tls-cert: --admin is missing, the address of the admin port")));
     }
-    let opened = ServerTls::open_for(files, leeward_admin::ALPN);
+    let opened = ServerTls::open_with_alpn(files, leeward_admin::ALPN);
     opened.map(Some).map_err(|error| Failure::Input(anyhow!("TLS of --admin: {error}")))
 }
 

@@ -4,15 +4,15 @@ use std::path::PathBuf;
 
 use anyhow::anyhow;
 use leeward_core::units::{Nanos, Rate, parse_duration};
-use leeward_lab::training::Fresh;
-use leeward_lab::training::advice::{self, Advice, Question};
+use leeward_lab::training::RetestResult;
+use leeward_lab::training::advice::{self, Advice, AdviceQuery};
 use serde_json::json;
 
-use super::super::target;
+use super::super::output_files;
 use super::arguments::{BenchArgs, Training};
-use super::{ending, words};
+use super::{summary, text};
 use crate::failure::Failure;
-use crate::interrupt::{Interrupt, Leaving};
+use crate::interrupt::{Interrupt, StopMode};
 use crate::stdout;
 
 /// Find the threading that a service should have for its loads
@@ -25,7 +25,7 @@ pub(crate) struct AdviseArgs {
     #[command(flatten)]
     bench: BenchArgs,
     /// Tail latency that requests may have
-    #[arg(long, value_name = "TIME", value_parser = slo)]
+    #[arg(long, value_name = "TIME", value_parser = parse_slo)]
     slo: Slo,
     /// Write the curves to this file, such as curves.toml
     #[arg(long, value_name = "FILE")]
@@ -48,7 +48,7 @@ Examples:
 #[derive(Clone, Copy, Debug)]
 struct Slo(Nanos);
 
-fn slo(text: &str) -> Result<Slo, String> {
+fn parse_slo(text: &str) -> Result<Slo, String> {
     let span = parse_duration(text).map_err(|error| error.to_string())?;
     if span == Nanos::ZERO { Err("accepted: a time above 0 such as 1ms".into()) } else { Ok(Slo(span)) }
 }
@@ -56,27 +56,27 @@ fn slo(text: &str) -> Result<Slo, String> {
 /// The command.
 pub(crate) fn advise(args: &AdviseArgs) -> Result<(), Failure> {
     if let Some(out) = &args.out {
-        target::check_file("--out", out)?;
+        output_files::check_file("--out", out)?;
     }
-    let training = Training::of(&args.bench, args.slo.0)?;
-    let interrupt = Interrupt::listen(Leaving::Soon)?;
+    let training = Training::from_args(&args.bench, args.slo.0)?;
+    let interrupt = Interrupt::listen(StopMode::Prompt)?;
     let trained = training.run(&interrupt)?;
     if !args.check {
         interrupt.finish()?;
     }
     let file = training.file(&trained, "advise");
     if let Some(out) = &args.out {
-        target::write(out, &file.to_toml())?;
+        output_files::write(out, &file.to_toml())?;
     }
-    let knots = file.curves.all().iter().flat_map(|curve| &curve.knots).map(|knot| knot.load);
+    let knots = file.curves.all().iter().flat_map(|curve| &curve.points).map(|knot| knot.load);
     let (measured_low, measured_high) =
         knots.fold((f64::MAX, 0.0), |(low, high): (f64, f64), load| (low.min(load), high.max(load)));
     if measured_high <= 0.0 {
         return Err(Failure::Runtime(anyhow!("nothing was measured")));
     }
-    let all = (Rate(measured_low), advice::known_to(Rate(measured_high)));
-    let (lowest, highest) = training.asked().unwrap_or(all);
-    let question = Question { slo: args.slo.0, tail: training.plan().tail, lowest, highest };
+    let all = (Rate(measured_low), advice::max_advised_load(Rate(measured_high)));
+    let (lowest, highest) = training.requested_loads().unwrap_or(all);
+    let question = AdviceQuery { slo: args.slo.0, tail: training.plan().tail, min_load: lowest, max_load: highest };
     let advice = advice::advise(&file.curves, &question);
     let fresh = match args.check {
         true => {
@@ -89,21 +89,21 @@ pub(crate) fn advise(args: &AdviseArgs) -> Result<(), Failure> {
     if args.json {
         return stdout::print(&as_json(&advice, &question, &fresh).to_string());
     }
-    let end = args.out.as_ref().map_or(String::new(), |out| ending(&trained, out));
-    let checked = if args.check { words::fresh(&fresh, &question) } else { String::new() };
-    stdout::print(&format!("{}{checked}{end}", words::advice(&advice, &question, args.out.as_deref())))
+    let end = args.out.as_ref().map_or(String::new(), |out| summary(&trained, out));
+    let checked = if args.check { text::retest(&fresh, &question) } else { String::new() };
+    stdout::print(&format!("{}{checked}{end}", text::advice(&advice, &question, args.out.as_deref())))
 }
 
-fn as_json(advice: &Advice, question: &Question, fresh: &[Fresh]) -> serde_json::Value {
-    let alone = |alone: &Option<advice::Alone>| {
+fn as_json(advice: &Advice, question: &AdviceQuery, fresh: &[RetestResult]) -> serde_json::Value {
+    let alone = |alone: &Option<advice::SingleSetup>| {
         alone.map(|alone| json!({ "setup": alone.setup.to_string(), "factor": alone.factor, "cpu": alone.cpu }))
     };
     json!({
         "slo_us": question.slo.as_micros_f64(),
         "steps": advice.steps.iter().map(|(from, setup)| json!({ "from": from.0, "setup": setup.to_string() })).collect::<Vec<_>>(),
-        "alone": alone(&advice.alone),
-        "frugal": alone(&advice.frugal),
-        "kept_to": advice.kept_to.map(|load| load.0),
+        "alone": alone(&advice.single),
+        "frugal": alone(&advice.cheapest),
+        "kept_to": advice.max_slo_load.map(|load| load.0),
         "fresh": fresh.iter().map(|one| json!({
             "load": one.load.0,
             "requests": one.requests,
@@ -120,7 +120,7 @@ fn as_json(advice: &Advice, question: &Question, fresh: &[Fresh]) -> serde_json:
             "cpu": row.cpu,
             "second": row.second.map(|(setup, _)| setup.to_string()),
             "second_tail_us": row.second.map(|(_, tail)| tail.as_micros_f64()),
-            "confidence": row.confidence.word(),
+            "confidence": row.confidence.as_str(),
         })).collect::<Vec<_>>(),
     })
 }

@@ -6,18 +6,19 @@ use anyhow::anyhow;
 use leeward_catalogue::Catalogue;
 use leeward_core::units::{Nanos, Rate, parse_duration, parse_scaled};
 use leeward_lab::scenario::curves::CurvesFile;
-use leeward_lab::training::advice::{Advice, to_train};
+use leeward_lab::training::advice::{Advice, training_range};
 use leeward_lab::training::{
-    self, Arrivals, Bench, Fresh, Plan, Progress, SETUPS, ServedTier, SimulatedTier, Trained, Wanted,
+    self, Arrivals, Bench, RetestResult, SETUPS, ServiceTier, ServiceTierSpec, SimulatedTier, TrainingOutcome,
+    TrainingPlan, TrainingProgress,
 };
 use leeward_lab::{Scenario, builtin_scenarios};
-use leeward_plant::this_machine;
-use leeward_threading::Threading;
-use leeward_threading::curves::{Curves, Tail};
+use leeward_plant::machine_identity;
+use leeward_threading::ThreadingSetup;
+use leeward_threading::curves::{Curves, TailPercentile};
 
 use crate::failure::Failure;
 use crate::interrupt::Interrupt;
-use crate::progress::Steps;
+use crate::progress::Spinner;
 use crate::scenario::{self, What};
 
 /// Arguments that say what to measure.
@@ -43,52 +44,52 @@ pub(super) struct BenchArgs {
     leaves: Option<u32>,
     /// Setups, such as SIP1,SDB1-16; by default some of every model
     #[arg(long, value_delimiter = ',', value_name = "SETUP")]
-    setups: Vec<Threading>,
+    setups: Vec<ThreadingSetup>,
     /// Lowest and highest load per second, such as 50..8k; by default from a hundredth of what the best sustains to all of it
-    #[arg(long, value_name = "LOW..HIGH", value_parser = loads)]
+    #[arg(long, value_name = "LOW..HIGH", value_parser = parse_loads)]
     load: Option<(f64, f64)>,
     /// Percentile of latency that decides: p99 or p99.9
-    #[arg(long, default_value = "p99", value_name = "PERCENTILE", value_parser = tail)]
+    #[arg(long, default_value = "p99", value_name = "PERCENTILE", value_parser = parse_tail)]
     objective: TailArg,
     /// Spacing of requests: poisson or constant
     #[arg(long, default_value = "poisson", value_name = "PROCESS", value_parser = ["poisson", "constant"])]
     arrivals: String,
     /// How long to measure at most
-    #[arg(long, default_value = "10m", value_name = "TIME", value_parser = budget)]
-    budget: Budget,
+    #[arg(long, default_value = "10m", value_name = "TIME", value_parser = parse_budget)]
+    budget: TimeBudget,
 }
 
 /// Leaves of a service where nobody says how many.
 const LEAVES: u32 = 4;
 
 #[derive(Clone, Copy, Debug)]
-struct TailArg(Tail);
+struct TailArg(TailPercentile);
 
 #[derive(Clone, Copy, Debug)]
-struct Budget(Duration);
+struct TimeBudget(Duration);
 
-fn tail(text: &str) -> Result<TailArg, String> {
+fn parse_tail(text: &str) -> Result<TailArg, String> {
     match text {
-        "p99" => Ok(TailArg(Tail::P99)),
-        "p99.9" | "p999" => Ok(TailArg(Tail::P999)),
+        "p99" => Ok(TailArg(TailPercentile::P99)),
+        "p99.9" | "p999" => Ok(TailArg(TailPercentile::P999)),
         _ => Err("accepted: p99, p99.9".into()),
     }
 }
 
-fn loads(text: &str) -> Result<(f64, f64), String> {
+fn parse_loads(text: &str) -> Result<(f64, f64), String> {
     let accepted = || "accepted: two ascending loads per second such as 50..8k".to_string();
     let (low, high) = text.split_once("..").ok_or_else(accepted)?;
     let pair = (parse_scaled(low).map_err(|_| accepted())?, parse_scaled(high).map_err(|_| accepted())?);
     if pair.0 >= 0.01 && pair.1 > pair.0 && pair.1 <= 1e8 { Ok(pair) } else { Err(accepted()) }
 }
 
-fn budget(text: &str) -> Result<Budget, String> {
+fn parse_budget(text: &str) -> Result<TimeBudget, String> {
     let accepted = || "accepted: a time such as 30s or 10m".to_string();
     let span = match text.strip_suffix('m').filter(|number| number.bytes().all(|byte| byte.is_ascii_digit())) {
         Some(minutes) => Nanos::from_secs(minutes.parse::<u32>().map_err(|_| accepted())?.into()) * 60,
         None => parse_duration(text).map_err(|_| accepted())?,
     };
-    if span == Nanos::ZERO { Err(accepted()) } else { Ok(Budget(Duration::from_nanos(span.0))) }
+    if span == Nanos::ZERO { Err(accepted()) } else { Ok(TimeBudget(Duration::from_nanos(span.0))) }
 }
 
 /// A training that is about to begin.
@@ -97,27 +98,27 @@ pub(super) struct Training {
     name: String,
     data: String,
     machine: String,
-    plan: Plan,
+    plan: TrainingPlan,
     /// Loads that are asked about; it trains above them, too.
-    asked: Option<(Rate, Rate)>,
+    requested: Option<(Rate, Rate)>,
     budget: Duration,
-    made: String,
+    command: String,
 }
 
 impl Training {
-    pub(super) fn of(args: &BenchArgs, slo: Nanos) -> Result<Training, Failure> {
+    pub(super) fn from_args(args: &BenchArgs, slo: Nanos) -> Result<Training, Failure> {
         let arrivals = if args.arrivals == "poisson" { Arrivals::Poisson } else { Arrivals::Constant };
         let setups = if args.setups.is_empty() { default_setups()? } else { args.setups.clone() };
-        let mut plan = Plan { tail: args.objective.0, ..Plan::new(setups) };
+        let mut plan = TrainingPlan { tail: args.objective.0, ..TrainingPlan::new(setups) };
         let asked = args.load.map(|(low, high)| (Rate(low), Rate(high)));
-        plan.loads = asked.map(to_train);
+        plan.loads = asked.map(training_range);
         let mut made = format!(
             "{} --plant {} --arrivals {} --seed {}",
             args.what.scenario, args.plant, args.arrivals, args.what.seed
         );
         let is_real = args.plant == "real";
-        if is_real && ServedTier::is_known(&args.what.scenario) {
-            let wanted = Wanted {
+        if is_real && ServiceTier::is_known(&args.what.scenario) {
+            let wanted = ServiceTierSpec {
                 data: args.data.clone(),
                 leaves: args.leaves.unwrap_or(LEAVES),
                 cpus: args.cpus,
@@ -126,46 +127,55 @@ impl Training {
                 seed: args.what.seed,
             };
             made += &format!(" --leaves {} --cpus {}", wanted.leaves, wanted.cpus);
-            let steps = Steps::new(&format!("starting {}", args.what.scenario));
-            let tier = ServedTier::start(&args.what.scenario, &wanted, &|step| steps.show(step))?;
+            let steps = Spinner::new(&format!("starting {}", args.what.scenario));
+            let tier = ServiceTier::start(&args.what.scenario, &wanted, &|step| steps.show(step))?;
             drop(steps);
             let (name, data) = (tier.name().to_string(), tier.data().to_string());
-            let machine = this_machine(args.cpus as usize);
+            let machine = machine_identity(args.cpus as usize);
             let (bench, budget) = (Box::new(tier), args.budget.0);
-            return Ok(Training { bench, name, data, machine, plan, asked, budget, made });
+            return Ok(Training { bench, name, data, machine, plan, requested: asked, budget, command: made });
         }
         if args.data.is_some() || args.leaves.is_some() {
             let names: Vec<&str> =
-                Catalogue::builtin().names().into_iter().filter(|name| ServedTier::is_known(name)).collect();
+                Catalogue::builtin().names().into_iter().filter(|name| ServiceTier::is_known(name)).collect();
             let words = "--data and --leaves go with --plant real and a service";
             return Err(Failure::Input(anyhow!("{words}; accepted: {}", names.join(", "))));
         }
-        let tier = find(args, arrivals)?;
+        let tier = find_tier(args, arrivals)?;
         let name = tier.name().to_string();
         let (bench, machine): (Box<dyn Bench>, String) = if is_real {
-            (Box::new(tier.measured(args.cpus)?), this_machine(args.cpus as usize))
+            (Box::new(tier.to_measured(args.cpus)?), machine_identity(args.cpus as usize))
         } else {
             let machine = tier.machine();
             (Box::new(tier), machine)
         };
-        Ok(Training { bench, name, data: String::new(), machine, plan, asked, budget: args.budget.0, made })
+        Ok(Training {
+            bench,
+            name,
+            data: String::new(),
+            machine,
+            plan,
+            requested: asked,
+            budget: args.budget.0,
+            command: made,
+        })
     }
 
     /// Lowest and highest load that were asked about.
-    pub(super) fn asked(&self) -> Option<(Rate, Rate)> {
-        self.asked
+    pub(super) fn requested_loads(&self) -> Option<(Rate, Rate)> {
+        self.requested
     }
 
     /// Setups that are trained, loads and percentile.
-    pub(super) fn plan(&self) -> &Plan {
+    pub(super) fn plan(&self) -> &TrainingPlan {
         &self.plan
     }
 
-    pub(super) fn run(&self, interrupt: &Interrupt) -> Result<Trained, Failure> {
+    pub(super) fn run(&self, interrupt: &Interrupt) -> Result<TrainingOutcome, Failure> {
         let begun = Instant::now();
-        let steps = Steps::watched(&format!("training {}", self.name), interrupt);
-        let show = |progress: Progress| {
-            let Progress { setup, load, measured, loads: (done, all) } = progress;
+        let steps = Spinner::with_interrupt(&format!("training {}", self.name), interrupt);
+        let show = |progress: TrainingProgress| {
+            let TrainingProgress { setup, load, measurements: measured, loads: (done, all) } = progress;
             let of =
                 if all == 0 { "looking for the highest load".into() } else { format!("load {} of {all}", done + 1) };
             steps.show(&format!("{of}, {:.0}/s: {setup}, {measured} measurements", load.0));
@@ -175,30 +185,35 @@ impl Training {
     }
 
     /// Measures anew what was advised.
-    pub(super) fn check(&self, advice: &Advice, curves: &Curves, interrupt: &Interrupt) -> Result<Vec<Fresh>, Failure> {
-        let steps = Steps::watched(&format!("checking {}", self.name), interrupt);
+    pub(super) fn check(
+        &self,
+        advice: &Advice,
+        curves: &Curves,
+        interrupt: &Interrupt,
+    ) -> Result<Vec<RetestResult>, Failure> {
+        let steps = Spinner::with_interrupt(&format!("checking {}", self.name), interrupt);
         let tell = |load: Rate| steps.show(&format!("{:.0}/s", load.0));
-        Ok(training::check(self.bench.as_ref(), advice, curves, &self.plan, &tell, interrupt.flag())?)
+        Ok(training::retest(self.bench.as_ref(), advice, curves, &self.plan, &tell, interrupt.flag())?)
     }
 
-    pub(super) fn file(&self, trained: &Trained, command: &str) -> CurvesFile {
+    pub(super) fn file(&self, trained: &TrainingOutcome, command: &str) -> CurvesFile {
         CurvesFile {
             service: self.name.clone(),
             data: self.data.clone(),
-            made: format!("leeward {command} {}", self.made),
+            command: format!("leeward {command} {}", self.command),
             machine: self.machine.clone(),
             curves: trained.curves.clone(),
         }
     }
 }
 
-fn default_setups() -> Result<Vec<Threading>, Failure> {
+fn default_setups() -> Result<Vec<ThreadingSetup>, Failure> {
     let read = |text: &&str| text.parse().map_err(|error| Failure::Input(anyhow!("{error}")));
     SETUPS.iter().map(read).collect()
 }
 
 /// The tier of the scenario that is named, or the tier of that name in a scenario that comes with the program.
-fn find(args: &BenchArgs, arrivals: Arrivals) -> Result<SimulatedTier, Failure> {
+fn find_tier(args: &BenchArgs, arrivals: Arrivals) -> Result<SimulatedTier, Failure> {
     let (name, seed) = (&args.what.scenario, args.what.seed);
     // A paper's name of a service.
     let name = Catalogue::builtin().find(name).map_or(name.as_str(), |case| case.name());
@@ -207,11 +222,11 @@ fn find(args: &BenchArgs, arrivals: Arrivals) -> Result<SimulatedTier, Failure> 
         let is_named = format!("name = \"{name}\"");
         for known in builtin_scenarios().iter().filter(|known| known.text.contains(&is_named)) {
             let scenario = Scenario::builtin(known.id, &args.what.overrides, args.what.quick)?;
-            if let Ok(tier) = SimulatedTier::of(&scenario, Some(name), arrivals, seed) {
+            if let Ok(tier) = SimulatedTier::from_scenario(&scenario, Some(name), arrivals, seed) {
                 return Ok(tier);
             }
         }
     }
     let scenario = scenario::load(&args.what)?;
-    Ok(SimulatedTier::of(&scenario, args.tier.as_deref(), arrivals, seed)?)
+    Ok(SimulatedTier::from_scenario(&scenario, args.tier.as_deref(), arrivals, seed)?)
 }

@@ -2,20 +2,20 @@
 
 mod advise;
 mod arguments;
-mod words;
+mod text;
 
 pub(crate) use advise::{AdviseArgs, advise};
 
 use std::path::{Path, PathBuf};
 
 use leeward_core::units::Nanos;
-use leeward_lab::training::Trained;
+use leeward_lab::training::TrainingOutcome;
 use serde_json::json;
 
 use self::arguments::{BenchArgs, Training};
-use super::target;
+use super::output_files;
 use crate::failure::Failure;
-use crate::interrupt::{Interrupt, Leaving};
+use crate::interrupt::{Interrupt, StopMode};
 use crate::stdout;
 
 /// Measure threading setups over the load and write down their curves
@@ -47,37 +47,37 @@ const SLO: Nanos = Nanos::from_millis(5);
 /// The command.
 pub(crate) fn train(args: &TrainArgs) -> Result<(), Failure> {
     // Better now than after the training.
-    target::check_file("--out", &args.out)?;
-    let training = Training::of(&args.bench, SLO)?;
-    let interrupt = Interrupt::listen(Leaving::Soon)?;
+    output_files::check_file("--out", &args.out)?;
+    let training = Training::from_args(&args.bench, SLO)?;
+    let interrupt = Interrupt::listen(StopMode::Prompt)?;
     let trained = training.run(&interrupt)?;
     interrupt.finish()?;
     let file = training.file(&trained, "train");
-    target::write(&args.out, &file.to_toml())?;
+    output_files::write(&args.out, &file.to_toml())?;
     if args.json {
         return stdout::print(
             &json!({
                 "out": args.out.display().to_string(),
                 "service": file.service,
-                "measured": trained.measured,
-                "cut_short": trained.cut_short,
-                "left_out": trained.left_out.iter().map(ToString::to_string).collect::<Vec<_>>(),
-                "setups": file.curves.all().iter().map(words::as_json).collect::<Vec<_>>(),
+                "measured": trained.measurements,
+                "cut_short": trained.timed_out,
+                "left_out": trained.excluded.iter().map(ToString::to_string).collect::<Vec<_>>(),
+                "setups": file.curves.all().iter().map(text::as_json).collect::<Vec<_>>(),
             })
             .to_string(),
         );
     }
-    stdout::print(&format!("{}{}", words::curves(&file.curves), ending(&trained, &args.out)))
+    stdout::print(&format!("{}{}", text::curves(&file.curves), summary(&trained, &args.out)))
 }
 
-fn ending(trained: &Trained, out: &Path) -> String {
+fn summary(trained: &TrainingOutcome, out: &Path) -> String {
     let mut text = String::new();
-    if !trained.left_out.is_empty() {
-        let names: Vec<String> = trained.left_out.iter().map(ToString::to_string).collect();
+    if !trained.excluded.is_empty() {
+        let names: Vec<String> = trained.excluded.iter().map(ToString::to_string).collect();
         text += &format!("left out      {}: they sustain less than two of the loads\n", names.join(", "));
     }
-    if trained.cut_short {
+    if trained.timed_out {
         text += "cut short     the budget was over before all loads were measured; more with --budget\n";
     }
-    text + &format!("curves        {} from {} measurements\n", out.display(), trained.measured)
+    text + &format!("curves        {} from {} measurements\n", out.display(), trained.measurements)
 }

@@ -2,5 +2,5 @@
 //!
 //! - `fleet`: their processes, and those of the load. `sight`: what the tiers tell of themselves, and the table of it.
 
-pub(crate) mod fleet;
-pub(crate) mod sight;
+pub(crate) mod processes;
+pub(crate) mod statistics;

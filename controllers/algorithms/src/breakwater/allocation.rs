@@ -1,15 +1,15 @@
 //! Breakwater where an allocator grants and parks the cores (poster SIGCOMM'23 §3): the pool grows with the cores. Never
 //! here: the pool's minimum ([`super::config`]) and its law between two grants ([`super::pool`]).
 
-use super::config::{Awareness, Config};
+use super::config::{AllocatorAwareness, Config};
 use super::pool::Pool;
-use leeward_core::server::{CoresGranted, Signals};
+use leeward_core::server::{CoreGrant, Signals};
 use leeward_core::units::Nanos;
 
 /// The pool's growth with each granted core.
 #[derive(Debug)]
 pub(super) struct Growth {
-    awareness: Awareness,
+    awareness: AllocatorAwareness,
     target: Nanos,
     min_pool: i64,
     max_window: i64,
@@ -36,14 +36,14 @@ impl Growth {
     pub(super) fn tick(&self, pool: &Pool, signals: &Signals) {
         let total = pool.total();
         let used = i64::try_from(signals.arrivals).unwrap_or(i64::MAX);
-        let is_unused = used < total / 2 && signals.drops == 0 && signals.delay() < self.target;
-        if self.awareness == Awareness::On && is_unused {
+        let is_unused = used < total / 2 && signals.rejections == 0 && signals.delay() < self.target;
+        if self.awareness == AllocatorAwareness::On && is_unused {
             self.set(pool, total + (total / UNUSED_GROWTH).max(1));
         }
     }
 
     /// c_total += N_a · c_total / N_t (poster §3), within the same bounds as ever.
-    pub(super) fn granted(&self, pool: &Pool, event: &CoresGranted) {
+    pub(super) fn on_core_grant(&self, pool: &Pool, event: &CoreGrant) {
         let total = pool.total();
         let share = f64::from(event.granted) / f64::from(event.total.max(event.granted).max(1));
         let grown = total + (total as f64 * share) as i64;
@@ -58,14 +58,15 @@ impl Growth {
 
 #[cfg(all(test, not(loom)))]
 mod tests {
-    use super::super::config::Signal;
+    use super::super::config::PoolSignal;
     use super::*;
-    use leeward_core::params::{Params, Raw};
+    use leeward_core::params::{Params, RawParam};
     use leeward_core::registry::Environment;
     use leeward_core::units::Time;
 
-    fn config(pairs: &[(&str, Raw)], environment: Environment) -> Config {
-        Config::read(Signal::Delay, &Params::read(super::super::params::DELAY, pairs).unwrap(), &environment).unwrap()
+    fn config(pairs: &[(&str, RawParam)], environment: Environment) -> Config {
+        Config::read(PoolSignal::Delay, &Params::read(super::super::params::DELAY, pairs).unwrap(), &environment)
+            .unwrap()
     }
 
     /// 32 cores, 30 us of round trip, and the objective that goes with 1 us of service.
@@ -82,38 +83,38 @@ mod tests {
     #[test]
     fn the_mode_is_on_where_there_is_an_allocator() {
         let off = config(&[], poster());
-        assert_eq!((off.allocator_aware, off.min_pool), (Awareness::Off, 32));
-        let on = config(&[], poster().allocated());
-        assert_eq!((on.allocator_aware, on.min_pool), (Awareness::On, 32 * 31));
-        let told = config(&[("allocator_aware", Raw::Switch(false))], poster().allocated());
-        assert_eq!((told.allocator_aware, told.min_pool), (Awareness::Off, 32));
-        let service = config(&[("service", Raw::Text("10us".into()))], poster().allocated());
+        assert_eq!((off.allocator_aware, off.min_pool), (AllocatorAwareness::Off, 32));
+        let on = config(&[], poster().with_allocator());
+        assert_eq!((on.allocator_aware, on.min_pool), (AllocatorAwareness::On, 32 * 31));
+        let told = config(&[("allocator_aware", RawParam::Switch(false))], poster().with_allocator());
+        assert_eq!((told.allocator_aware, told.min_pool), (AllocatorAwareness::Off, 32));
+        let service = config(&[("service", RawParam::Text("10us".into()))], poster().with_allocator());
         assert_eq!(service.min_pool, 32 * 4);
-        let tight = Environment::new(4, Nanos::from_micros(30), Nanos::from_micros(100)).allocated();
+        let tight = Environment::new(4, Nanos::from_micros(30), Nanos::from_micros(100)).with_allocator();
         assert_eq!(config(&[], tight).min_pool, 8, "an objective that says nothing of the service");
     }
 
     #[test]
     fn the_pool_grows_with_the_cores() {
-        let growth = Growth::new(&config(&[("min_pool", Raw::Integer(32))], poster().allocated()));
+        let growth = Growth::new(&config(&[("min_pool", RawParam::Integer(32))], poster().with_allocator()));
         let pool = pool(210);
         for (granted, total, expected) in [(1, 7, 240), (8, 16, 360), (0, 16, 360), (5, 0, 720)] {
-            growth.granted(&pool, &CoresGranted { now: Time::ZERO, granted, total });
+            growth.on_core_grant(&pool, &CoreGrant { now: Time::ZERO, granted, total });
             assert_eq!(pool.total(), expected);
         }
-        (0..60).for_each(|_| growth.granted(&pool, &CoresGranted { now: Time::ZERO, granted: 1, total: 1 }));
+        (0..60).for_each(|_| growth.on_core_grant(&pool, &CoreGrant { now: Time::ZERO, granted: 1, total: 1 }));
         assert_eq!(pool.total(), 300 * 64);
     }
 
     #[test]
     fn an_unused_pool_grows_and_a_used_one_is_left_to_its_law() {
-        let growth = Growth::new(&config(&[("target", Raw::Text("10us".into()))], poster().allocated()));
+        let growth = Growth::new(&config(&[("target", RawParam::Text("10us".into()))], poster().with_allocator()));
         for (arrivals, drops, delay_us, expected) in
             [(100, 0, 0, 1_125), (500, 0, 0, 1_000), (100, 0, 10, 1_000), (100, 1, 0, 1_000)]
         {
             let pool = pool(1_000);
             let run_delay = Nanos::from_micros(delay_us);
-            growth.tick(&pool, &Signals { arrivals, drops, run_delay, ..Signals::idle(Time::ZERO) });
+            growth.tick(&pool, &Signals { arrivals, rejections: drops, run_delay, ..Signals::idle(Time::ZERO) });
             assert_eq!(pool.total(), expected);
         }
     }

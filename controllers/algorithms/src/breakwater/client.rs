@@ -1,25 +1,25 @@
 //! Breakwater's client: sends while fewer requests are out than the window allows (Breakwater §3.3).
 
-use super::config::{Config, Demand, Signal};
+use super::config::{Config, DemandTracking, PoolSignal};
 use leeward_core::client::{ClientHalf, Gate, Reply};
 use leeward_core::server::Feedback;
 use leeward_core::units::{Nanos, Time};
 
 /// The least part of the objective for which a request may wait for its credit, one in so many: a server that takes nearly all of
 /// the objective for itself still has some to choose from.
-const LEAST_PATIENCE: u64 = 32;
+const MIN_WAIT_DIVISOR: u64 = 32;
 
 /// Client half of one session.
 #[derive(Debug)]
 pub struct Client {
     credits: bool,
-    announces: bool,
+    announces_demand: bool,
     /// As published: nothing has come from the server yet, which hears of a session by its demand.
-    registers: bool,
+    is_unregistered: bool,
     window: u32,
     /// The objective less the network's round trip, if the server says what it takes of it.
-    late: Option<Nanos>,
-    patience: Nanos,
+    deadline: Option<Nanos>,
+    max_wait: Nanos,
 }
 
 impl Client {
@@ -27,20 +27,20 @@ impl Client {
     pub fn new(config: &Config) -> Self {
         Client {
             credits: config.credits,
-            announces: config.credits && config.demand == Demand::Synchronization,
-            registers: config.credits && config.version.is_published(),
+            announces_demand: config.credits && config.demand == DemandTracking::Synchronization,
+            is_unregistered: config.credits && config.version.is_published(),
             window: 0,
-            late: (config.signal == Signal::Auto).then_some(config.late),
-            patience: Nanos::MAX,
+            deadline: (config.signal == PoolSignal::Auto).then_some(config.deadline),
+            max_wait: Nanos::MAX,
         }
     }
 
     /// Takes in what the server says.
-    fn hear(&mut self, feedback: &Feedback) {
-        self.registers = false;
+    fn apply_feedback(&mut self, feedback: &Feedback) {
+        self.is_unregistered = false;
         self.window = feedback.window.0;
-        if let Some(late) = self.late {
-            self.patience = late.saturating_sub(Nanos(feedback.custom)).max(late / LEAST_PATIENCE);
+        if let Some(late) = self.deadline {
+            self.max_wait = late.saturating_sub(Nanos(feedback.custom)).max(late / MIN_WAIT_DIVISOR);
         }
     }
 }
@@ -51,19 +51,19 @@ impl ClientHalf for Client {
         if !self.credits || outstanding < self.window { Gate::Open } else { Gate::Closed }
     }
 
-    fn patience(&self) -> Nanos {
-        self.patience
+    fn max_wait(&self) -> Nanos {
+        self.max_wait
     }
 
     fn reply(&mut self, event: &Reply) {
-        self.hear(&event.feedback);
+        self.apply_feedback(&event.feedback);
     }
 
     fn credit(&mut self, _: Time, feedback: &Feedback) {
-        self.hear(feedback);
+        self.apply_feedback(feedback);
     }
 
     fn announces_demand(&self) -> bool {
-        self.announces || self.registers
+        self.announces_demand || self.is_unregistered
     }
 }

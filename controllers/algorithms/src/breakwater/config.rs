@@ -5,12 +5,12 @@ use super::super::published::Version;
 use leeward_core::client::ClientConfig;
 use leeward_core::client::params::client_config;
 use leeward_core::params::{ParamError, Params};
-use leeward_core::registry::{Environment, Provision};
+use leeward_core::registry::{CoreProvisioning, Environment};
 use leeward_core::units::Nanos;
 
 /// Signal that adapts the credit pool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Signal {
+pub enum PoolSignal {
     /// Queueing delay of requests: CPUs are the bottleneck (Breakwater §3.2.1).
     Delay,
     /// Throughput gained by more load: anything may be the bottleneck (thesis §2.3.2).
@@ -30,7 +30,7 @@ pub enum Decrease {
 
 /// How the additive increase α·n_c turns into whole credits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Additive {
+pub enum IncreaseRounding {
     /// The fraction is carried to the next period (the published code).
     Carried,
     /// At least one credit per period (Breakwater §3.2.2, eq. 3).
@@ -39,7 +39,7 @@ pub enum Additive {
 
 /// Which session without credit is woken first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Waking {
+pub enum WakeOrder {
     /// The one that has waited longest (the published code).
     Fifo,
     /// Any (Breakwater §3.2.2).
@@ -48,7 +48,7 @@ pub enum Waking {
 
 /// How the server learns what waits at its clients.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Demand {
+pub enum DemandTracking {
     /// From requests only; it guesses in between and overcommits (Breakwater §3.2.2).
     Speculation,
     /// From a message at every change; nothing is overcommitted (the ablation of Breakwater Fig. 8).
@@ -57,7 +57,7 @@ pub enum Demand {
 
 /// How far the pool follows an allocator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Awareness {
+pub enum AllocatorAwareness {
     /// Nothing: the cores are always there, or it is to be seen what happens without.
     Off,
     /// The pool grows with each granted core (the poster's rule).
@@ -78,11 +78,11 @@ pub struct Config {
     /// Drop requests on arrival when the queueing delay is at `aqm_threshold` or above.
     pub aqm: bool,
     /// See [`Additive`]; `None` is each signal's own default.
-    pub additive: Option<Additive>,
+    pub additive: Option<IncreaseRounding>,
     /// See [`Waking`].
-    pub waking: Waking,
+    pub waking: WakeOrder,
     /// See [`Demand`].
-    pub demand: Demand,
+    pub demand: DemandTracking,
     /// α: credits added per session and period while the delay is under its target.
     pub alpha: f64,
     /// β: how strongly the pool shrinks per relative excess of delay; d: the part of it that an iteration without gain takes.
@@ -104,7 +104,7 @@ pub struct Config {
     /// The pool never grows beyond this (`c_max`); `None` is what all sessions' windows can hold.
     pub max_pool: Option<u32>,
     /// See [`Signal`].
-    pub signal: Signal,
+    pub signal: PoolSignal,
     /// t_e: what one more request must bring in responses for the pool to grow.
     pub efficiency_threshold: f64,
     /// t_d: the share of drops from which the pool shrinks in any case.
@@ -114,13 +114,13 @@ pub struct Config {
     /// End-to-end round trips in an iteration of the efficiency signal, the first of which is not counted.
     pub iteration: u32,
     /// A response that was in the server for longer than this is late, whatever the network does.
-    pub late: Nanos,
+    pub deadline: Nanos,
     /// The network's round trip: the least that an end-to-end round trip can be.
-    pub network: Nanos,
+    pub network_rtt: Nanos,
     /// The pool at the start.
     pub initial_pool: u32,
     /// See [`Awareness`]. Unless it is off, [`Config::min_pool`] follows from the round trip, too.
-    pub allocator_aware: Awareness,
+    pub allocator_aware: AllocatorAwareness,
     /// Share by which the pool may exceed what the servers behind let through: requests that find none of their credit left
     /// wait for it, and end before any work was done for them.
     pub downstream_overcommit: f64,
@@ -141,7 +141,7 @@ impl Config {
     /// A delay target that is not below the objective: requests would be late before the pool shrinks, and nothing would be
     /// left for their wait at the client. An AQM threshold below the delay target: the pool could never settle at its
     /// target. A largest pool below the smallest.
-    pub fn read(signal: Signal, params: &Params, environment: &Environment) -> Result<Config, ParamError> {
+    pub fn read(signal: PoolSignal, params: &Params, environment: &Environment) -> Result<Config, ParamError> {
         let version = Version::read(params);
         let on = |name| params.choice(name, "on") == "on";
         // Breakwater §5.1: d_t = 40 % of SLO. Never zero: the pool's law divides by it.
@@ -179,14 +179,14 @@ impl Config {
             credits: on("credits"),
             aqm: on("aqm"),
             additive: match params.choice("additive", "") {
-                "at_least_one" => Some(Additive::AtLeastOne),
-                "carried" => Some(Additive::Carried),
+                "at_least_one" => Some(IncreaseRounding::AtLeastOne),
+                "carried" => Some(IncreaseRounding::Carried),
                 _ => None,
             },
-            waking: if params.choice("waking", "fifo") == "random" { Waking::Random } else { Waking::Fifo },
+            waking: if params.choice("waking", "fifo") == "random" { WakeOrder::Random } else { WakeOrder::Fifo },
             demand: match params.choice("demand", "speculation") {
-                "synchronization" => Demand::Synchronization,
-                _ => Demand::Speculation,
+                "synchronization" => DemandTracking::Synchronization,
+                _ => DemandTracking::Speculation,
             },
             alpha: params.number("alpha", 0.001), // Breakwater §5.1
             beta: params.number("beta", 0.02),    // Breakwater §5.1
@@ -206,8 +206,8 @@ impl Config {
                 _ => None,
             },
             iteration: params.count("iteration", 4) as u32, // thesis §2.3.2, footnote 1
-            late: environment.slo.saturating_sub(environment.rtt),
-            network: environment.rtt,
+            deadline: environment.slo.saturating_sub(environment.rtt),
+            network_rtt: environment.rtt,
             initial_pool: params.count("initial_pool", min_pool.into()).max(min_pool.into()) as u32,
             allocator_aware,
             downstream_overcommit: params.number("downstream_overcommit", 0.25),
@@ -217,29 +217,34 @@ impl Config {
 }
 
 /// As asked for, or by whether there is an allocator.
-fn awareness(version: Version, params: &Params, environment: &Environment) -> Result<Awareness, ParamError> {
-    let default = match (environment.provision, version) {
-        (Provision::Fixed, _) => "off",
-        (Provision::Allocated, Version::Published) => "grants",
-        (Provision::Allocated, Version::Extended) => "on",
+fn awareness(version: Version, params: &Params, environment: &Environment) -> Result<AllocatorAwareness, ParamError> {
+    let default = match (environment.provisioning, version) {
+        (CoreProvisioning::Fixed, _) => "off",
+        (CoreProvisioning::Allocated, Version::Published) => "grants",
+        (CoreProvisioning::Allocated, Version::Extended) => "on",
     };
     match params.choice("allocator_aware", default) {
         "on" if version.is_published() => Err(ParamError::Conflict(
             "`allocator_aware = on` is an addition of ours, which `as_published` turns off; accepted: `grants`, `off`"
                 .into(),
         )),
-        "on" => Ok(Awareness::On),
-        "grants" => Ok(Awareness::Grants),
-        _ => Ok(Awareness::Off),
+        "on" => Ok(AllocatorAwareness::On),
+        "grants" => Ok(AllocatorAwareness::Grants),
+        _ => Ok(AllocatorAwareness::Off),
     }
 }
 
 /// The smallest pool: the number of cores, as in the published code. For an aware pool it is what all cores serve in
 /// the time that a credit takes to come back, so that a server that has parked its cores still asks for enough to need
 /// them.
-fn default_min_pool(version: Version, awareness: Awareness, params: &Params, environment: &Environment) -> u64 {
+fn default_min_pool(
+    version: Version,
+    awareness: AllocatorAwareness,
+    params: &Params,
+    environment: &Environment,
+) -> u64 {
     let cores = u64::from(environment.cores);
-    if awareness == Awareness::Off {
+    if awareness == AllocatorAwareness::Off {
         return cores;
     }
     if version.is_published() {

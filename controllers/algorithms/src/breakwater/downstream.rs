@@ -18,70 +18,79 @@ use leeward_core::server::Downstream;
 
 /// The limit that the servers behind put on the pool.
 #[derive(Debug)]
-pub(super) struct Limit {
+pub(super) struct DownstreamLimit {
     overcommit: f64,
     /// The law's own pool while it is limited.
-    own: Option<i64>,
+    unlimited_total: Option<i64>,
     /// Credits that the servers behind allow.
     allowed: i64,
     /// Credits issued per request in the server, a moving average.
-    spread: f64,
+    credits_per_request: f64,
 }
 
 /// Weight of a new value in the average of credits per request.
-const SPREAD: f64 = 1.0 / 64.0;
+const AVERAGE_WEIGHT: f64 = 1.0 / 64.0;
 /// Part of the law's excess over the limit that a tick forgets.
-const FORGOTTEN: f64 = 1.0 / 256.0;
+const EXCESS_DECAY: f64 = 1.0 / 256.0;
 
-impl Limit {
+impl DownstreamLimit {
     pub(super) fn new(config: &Config) -> Self {
-        Limit { overcommit: config.downstream_overcommit, own: None, allowed: i64::MAX, spread: 1.0 }
+        DownstreamLimit {
+            overcommit: config.downstream_overcommit,
+            unlimited_total: None,
+            allowed: i64::MAX,
+            credits_per_request: 1.0,
+        }
     }
 
     /// The servers behind allow this from now on.
-    pub(super) fn tell(&mut self, pool: &Pool, event: &Downstream) {
-        let allowed = (event.requests_allowed() * (1.0 + self.overcommit)).ceil().max(1.0);
-        let allowed = match event.requests {
+    pub(super) fn set_downstream(&mut self, pool: &Pool, event: &Downstream) {
+        let allowed = (event.max_requests() * (1.0 + self.overcommit)).ceil().max(1.0);
+        let allowed = match event.in_flight {
             None => allowed,
             Some(requests) => {
                 let spread = pool.issued().max(0) as f64 / requests.max(1) as f64;
-                self.spread += (spread.max(1.0) - self.spread) * SPREAD;
-                if (requests as f64) < allowed / 2.0 { f64::INFINITY } else { (allowed * self.spread).ceil() }
+                self.credits_per_request += (spread.max(1.0) - self.credits_per_request) * AVERAGE_WEIGHT;
+                if (requests as f64) < allowed / 2.0 {
+                    f64::INFINITY
+                } else {
+                    (allowed * self.credits_per_request).ceil()
+                }
             }
         };
         // A cast of what is too large, or infinite, gives the largest number.
         self.allowed = allowed as i64;
-        let own = self.own.unwrap_or_else(|| pool.total());
+        let own = self.unlimited_total.unwrap_or_else(|| pool.total());
         self.apply(pool, own);
     }
 
     /// Lets `change` set the pool as it would without a limit, then limits it.
-    pub(super) fn around(&mut self, pool: &Pool, change: impl FnOnce(&Pool)) {
+    pub(super) fn apply_limited(&mut self, pool: &Pool, change: impl FnOnce(&Pool)) {
         let before = pool.total();
         change(pool);
         let after = pool.total();
-        let own = match self.own {
+        let own = match self.unlimited_total {
             None => after,
-            Some(own) if after >= before => own - ((own - self.allowed).max(0) as f64 * FORGOTTEN).ceil() as i64,
+            Some(own) if after >= before => own - ((own - self.allowed).max(0) as f64 * EXCESS_DECAY).ceil() as i64,
             Some(own) => (own as f64 * after as f64 / before.max(1) as f64) as i64,
         };
         self.apply(pool, own);
     }
 
     fn apply(&mut self, pool: &Pool, own: i64) {
-        self.own = (own > self.allowed).then_some(own);
+        self.unlimited_total = (own > self.allowed).then_some(own);
         pool.set_total(own.min(self.allowed));
     }
 }
 
 #[cfg(all(test, not(loom)))]
 mod tests {
-    use super::super::config::Signal;
+    use super::super::config::PoolSignal;
     use super::*;
     use leeward_core::params::Params;
     use leeward_core::registry::Environment;
     use leeward_core::server::CoreId;
-    use leeward_core::server::{ControlLoop, Opened, ServerHalves, Session, SessionSlot, Signals};
+    use leeward_core::server::{ControlLoop, Registration, ServerHalves, Session, SessionSlot, Signals};
     use leeward_core::units::{Nanos, Time};
     use proptest::prelude::*;
 
@@ -90,13 +99,13 @@ mod tests {
     /// A server with this pool, every session open.
     fn server(pool: u32) -> ServerHalves {
         let environment = Environment::new(4, Nanos::from_micros(10), Nanos::from_micros(200));
-        let pairs = [("initial_pool", leeward_core::params::Raw::Integer(pool.into()))];
+        let pairs = [("initial_pool", leeward_core::params::RawParam::Integer(pool.into()))];
         let params = Params::read(super::super::params::DELAY, &pairs).unwrap();
-        let config = Config::read(Signal::Delay, &params, &environment).unwrap();
+        let config = Config::read(PoolSignal::Delay, &params, &environment).unwrap();
         let mut halves = super::super::server::halves(&config, &environment);
         for slot in 0..SESSIONS {
             let mut session = Session::new(SessionSlot(slot), CoreId(0));
-            halves.cores[0].open(&mut session, &Opened { now: Time::ZERO, demand: 0 });
+            halves.cores[0].open(&mut session, &Registration { now: Time::ZERO, demand: 0 });
         }
         halves
     }
@@ -118,11 +127,11 @@ mod tests {
         let mut server = server(500);
         let control = server.control.as_mut();
         for (credits, per_request, expected) in [(40, 1.0, 50), (40, 2.0, 25), (0, 1.0, 1), (1, 4.0, 1)] {
-            control.downstream(&Downstream::new(credits, per_request));
+            control.set_downstream(&Downstream::new(credits, per_request));
             tick(control, 0);
             assert_eq!(total(control), expected, "{credits} credits for {per_request} calls");
         }
-        control.downstream(&Downstream::UNLIMITED);
+        control.set_downstream(&Downstream::UNLIMITED);
         tick(control, 0);
         assert!((485..500).contains(&total(control)), "four ticks forget little: {}", total(control));
     }
@@ -131,14 +140,14 @@ mod tests {
     fn a_limited_pool_does_not_wind_up() {
         let mut server = server(500);
         let control = server.control.as_mut();
-        control.downstream(&Downstream::new(8, 1.0));
+        control.set_downstream(&Downstream::new(8, 1.0));
         (0..10).for_each(|_| tick(control, 0));
         assert_eq!(total(control), 10);
-        control.downstream(&Downstream::UNLIMITED);
+        control.set_downstream(&Downstream::UNLIMITED);
         assert!((475..=490).contains(&total(control)), "no delay was no reason to grow: {}", total(control));
-        control.downstream(&Downstream::new(8, 1.0));
+        control.set_downstream(&Downstream::new(8, 1.0));
         (0..10_000).for_each(|_| tick(control, 0));
-        control.downstream(&Downstream::UNLIMITED);
+        control.set_downstream(&Downstream::UNLIMITED);
         assert_eq!(total(control), 10, "the old pool is old news");
     }
 
@@ -146,9 +155,9 @@ mod tests {
     fn credits_of_idle_clients_do_not_count() {
         let mut server = server(500);
         let control = server.control.as_mut();
-        control.downstream(&Downstream::new(8, 1.0).with_requests(4));
+        control.set_downstream(&Downstream::new(8, 1.0).with_in_flight(4));
         assert_eq!(total(control), 500, "four requests, and credits for ten");
-        control.downstream(&Downstream::new(8, 1.0).with_requests(5));
+        control.set_downstream(&Downstream::new(8, 1.0).with_in_flight(5));
         assert_eq!(total(control), 10);
     }
 
@@ -156,11 +165,11 @@ mod tests {
     fn an_overload_of_its_own_shrinks_a_limited_pool_too() {
         let mut server = server(500);
         let control = server.control.as_mut();
-        control.downstream(&Downstream::new(400, 1.0));
+        control.set_downstream(&Downstream::new(400, 1.0));
         // 3 ms show that it is one.
         (1..=400).for_each(|tick| tick_at(control, Time::ZERO + Nanos::from_micros(10) * tick, 1_000));
         assert_eq!(total(control), 4, "the number of cores");
-        control.downstream(&Downstream::UNLIMITED);
+        control.set_downstream(&Downstream::UNLIMITED);
         assert!(total(control) < 500, "{}", total(control));
     }
 
@@ -173,12 +182,12 @@ mod tests {
             let control = server.control.as_mut();
             for (credits, per_request, delay_us) in steps {
                 let event = Downstream::new(credits, per_request);
-                control.downstream(&event);
+                control.set_downstream(&event);
                 tick(control, delay_us);
-                let allowed = (event.requests_allowed() * 1.25).ceil().max(1.0);
+                let allowed = (event.max_requests() * 1.25).ceil().max(1.0);
                 prop_assert!((1.0..=allowed).contains(&(total(control) as f64)), "{} of {allowed}", total(control));
             }
-            control.downstream(&Downstream::UNLIMITED);
+            control.set_downstream(&Downstream::UNLIMITED);
             (0..70_000).for_each(|_| tick(control, 0));
             prop_assert_eq!(total(control), i64::from(SESSIONS) * 64);
         }

@@ -2,28 +2,28 @@
 //! so they wait for an explicit message. Insert, remove and take are O(1); memory grows with sessions, never with
 //! requests.
 
-use super::config::Waking;
+use super::config::WakeOrder;
 use leeward_core::server::SessionSlot;
 
 const NONE: u32 = u32::MAX;
 
 /// A set of session slots with an order of its own.
 #[derive(Debug)]
-pub(super) enum Drained {
+pub(super) enum DrainedSessions {
     /// First in, first out: a linked list threaded through two arrays.
     Fifo { next: Vec<u32>, previous: Vec<u32>, head: u32, tail: u32 },
     /// Any of them: a dense array and each slot's place in it.
-    Random { members: Vec<u32>, place: Vec<u32> },
+    Random { members: Vec<u32>, position: Vec<u32> },
 }
 
 /// Marks a slot of the linked list as absent (`NONE` is the end of the list).
 const ABSENT: u32 = u32::MAX - 1;
 
-impl Drained {
-    pub(super) fn new(waking: Waking) -> Self {
+impl DrainedSessions {
+    pub(super) fn new(waking: WakeOrder) -> Self {
         match waking {
-            Waking::Fifo => Drained::Fifo { next: Vec::new(), previous: Vec::new(), head: NONE, tail: NONE },
-            Waking::Random => Drained::Random { members: Vec::new(), place: Vec::new() },
+            WakeOrder::Fifo => DrainedSessions::Fifo { next: Vec::new(), previous: Vec::new(), head: NONE, tail: NONE },
+            WakeOrder::Random => DrainedSessions::Random { members: Vec::new(), position: Vec::new() },
         }
     }
 
@@ -31,13 +31,13 @@ impl Drained {
     pub(super) fn reserve(&mut self, slot: SessionSlot) {
         let len = slot.0 as usize + 1;
         match self {
-            Drained::Fifo { next, previous, .. } => {
+            DrainedSessions::Fifo { next, previous, .. } => {
                 if next.len() < len {
                     next.resize(len, ABSENT);
                     previous.resize(len, ABSENT);
                 }
             }
-            Drained::Random { members, place } => {
+            DrainedSessions::Random { members, position: place } => {
                 if place.len() < len {
                     place.resize(len, ABSENT);
                     members.reserve(len - members.len());
@@ -51,7 +51,7 @@ impl Drained {
         self.reserve(slot);
         let at = slot.0 as usize;
         match self {
-            Drained::Fifo { next, previous, head, tail } => {
+            DrainedSessions::Fifo { next, previous, head, tail } => {
                 if next[at] != ABSENT {
                     return;
                 }
@@ -63,7 +63,7 @@ impl Drained {
                 }
                 *tail = slot.0;
             }
-            Drained::Random { members, place } => {
+            DrainedSessions::Random { members, position: place } => {
                 if place[at] == ABSENT {
                     place[at] = members.len() as u32;
                     members.push(slot.0);
@@ -75,8 +75,8 @@ impl Drained {
     /// Whether `slot` is in.
     pub(super) fn contains(&self, slot: SessionSlot) -> bool {
         let places = match self {
-            Drained::Fifo { next, .. } => next,
-            Drained::Random { place, .. } => place,
+            DrainedSessions::Fifo { next, .. } => next,
+            DrainedSessions::Random { position: place, .. } => place,
         };
         places.get(slot.0 as usize).is_some_and(|link| *link != ABSENT)
     }
@@ -85,7 +85,7 @@ impl Drained {
     pub(super) fn remove(&mut self, slot: SessionSlot) {
         let at = slot.0 as usize;
         match self {
-            Drained::Fifo { next, previous, head, tail } => {
+            DrainedSessions::Fifo { next, previous, head, tail } => {
                 if next.get(at).is_none_or(|link| *link == ABSENT) {
                     return;
                 }
@@ -101,7 +101,7 @@ impl Drained {
                 next[at] = ABSENT;
                 previous[at] = ABSENT;
             }
-            Drained::Random { members, place } => {
+            DrainedSessions::Random { members, position: place } => {
                 if place.get(at).is_none_or(|index| *index == ABSENT) {
                     return;
                 }
@@ -118,8 +118,8 @@ impl Drained {
     /// Takes the next: the oldest, or the one that `random` picks.
     pub(super) fn take(&mut self, random: u64) -> Option<SessionSlot> {
         let slot = match self {
-            Drained::Fifo { head, .. } => (*head != NONE).then_some(*head),
-            Drained::Random { members, .. } => {
+            DrainedSessions::Fifo { head, .. } => (*head != NONE).then_some(*head),
+            DrainedSessions::Random { members, .. } => {
                 // The high bits scaled to the length: no division, no bias worth the name.
                 let index = (u128::from(random) * members.len() as u128) >> 64;
                 members.get(index as usize).copied()
@@ -132,8 +132,8 @@ impl Drained {
 
     pub(super) fn is_empty(&self) -> bool {
         match self {
-            Drained::Fifo { head, .. } => *head == NONE,
-            Drained::Random { members, .. } => members.is_empty(),
+            DrainedSessions::Fifo { head, .. } => *head == NONE,
+            DrainedSessions::Random { members, .. } => members.is_empty(),
         }
     }
 }
@@ -147,8 +147,8 @@ mod tests {
         /// Both orders against a plain list: the same members after every step, FIFO in the same order.
         #[test]
         fn behaves_as_a_list(steps in prop::collection::vec((0u8..3, 0u32..12, any::<u64>()), 0..200)) {
-            for waking in [Waking::Fifo, Waking::Random] {
-                let mut drained = Drained::new(waking);
+            for waking in [WakeOrder::Fifo, WakeOrder::Random] {
+                let mut drained = DrainedSessions::new(waking);
                 let mut model: Vec<u32> = Vec::new();
                 for (step, slot, random) in &steps {
                     match step {
@@ -165,7 +165,7 @@ mod tests {
                             prop_assert_eq!(taken.is_none(), model.is_empty());
                             if let Some(taken) = taken {
                                 prop_assert!(model.contains(&taken));
-                                if waking == Waking::Fifo { prop_assert_eq!(taken, model[0]); }
+                                if waking == WakeOrder::Fifo { prop_assert_eq!(taken, model[0]); }
                                 model.retain(|member| *member != taken);
                             }
                         }

@@ -16,6 +16,7 @@
 //! - [`client`]: sends while the window allows.
 
 mod allocation;
+mod backlog;
 pub mod client;
 pub mod config;
 mod downstream;
@@ -26,14 +27,13 @@ mod model;
 mod overload;
 pub mod params;
 pub mod pool;
-mod room;
+mod rotation;
 mod samples;
 pub mod server;
-mod strangers;
-mod turnover;
+mod untried;
 mod usage;
 
-use config::{Config, Signal};
+use config::{Config, PoolSignal};
 pub use law::{PoolLaw, PoolState};
 use leeward_core::client::ClientParts;
 use leeward_core::params::{ParamError, Params};
@@ -46,8 +46,8 @@ pub const ALGORITHM: Algorithm = Algorithm {
     summary: "server-driven credits by queueing delay, with overcommitment and AQM",
     source: "Cho et al., OSDI'20",
     params: params::DELAY,
-    build_server: |params, environment| server_by(Signal::Delay, params, environment),
-    build_client: |params, environment| client_by(Signal::Delay, params, environment),
+    build_server: |params, environment| server_with_signal(PoolSignal::Delay, params, environment),
+    build_client: |params, environment| client_with_signal(PoolSignal::Delay, params, environment),
 };
 
 /// The registry's entry for the efficiency signal.
@@ -56,8 +56,8 @@ pub const EFFICIENCY: Algorithm = Algorithm {
     summary: "the same credits by what more load brings in throughput: for locks and other hidden bottlenecks",
     source: "Cho, thesis 2023, Algorithm 1",
     params: params::EFFICIENCY,
-    build_server: |params, environment| server_by(Signal::Efficiency, params, environment),
-    build_client: |params, environment| client_by(Signal::Efficiency, params, environment),
+    build_server: |params, environment| server_with_signal(PoolSignal::Efficiency, params, environment),
+    build_client: |params, environment| client_with_signal(PoolSignal::Efficiency, params, environment),
 };
 
 /// The registry's entry for the automatic signal.
@@ -66,27 +66,35 @@ pub const AUTO: Algorithm = Algorithm {
     summary: "the same credits by whichever signal, delay or efficiency, has evidence of overload",
     source: "Leeward, on Cho, thesis 2023, §2.3",
     params: params::AUTO,
-    build_server: |params, environment| server_by(Signal::Auto, params, environment),
-    build_client: |params, environment| client_by(Signal::Auto, params, environment),
+    build_server: |params, environment| server_with_signal(PoolSignal::Auto, params, environment),
+    build_client: |params, environment| client_with_signal(PoolSignal::Auto, params, environment),
 };
 
 /// The server's side under a law of the pool that somebody else brings; `params` are [`ALGORITHM`]'s.
 ///
 /// # Errors
 /// Parameters that can't stand together.
-pub fn server_under(
+pub fn server_with_law(
     law: Box<dyn PoolLaw>,
     params: &Params,
     environment: &Environment,
 ) -> Result<ServerHalves, ParamError> {
-    Ok(server::halves_under(law, &Config::read(Signal::Delay, params, environment)?, environment))
+    Ok(server::halves_with_pool_law(law, &Config::read(PoolSignal::Delay, params, environment)?, environment))
 }
 
-fn server_by(signal: Signal, params: &Params, environment: &Environment) -> Result<ServerHalves, ParamError> {
+fn server_with_signal(
+    signal: PoolSignal,
+    params: &Params,
+    environment: &Environment,
+) -> Result<ServerHalves, ParamError> {
     Ok(server::halves(&Config::read(signal, params, environment)?, environment))
 }
 
-fn client_by(signal: Signal, params: &Params, environment: &Environment) -> Result<ClientParts, ParamError> {
+fn client_with_signal(
+    signal: PoolSignal,
+    params: &Params,
+    environment: &Environment,
+) -> Result<ClientParts, ParamError> {
     let config = Config::read(signal, params, environment)?;
     Ok(ClientParts { half: Box::new(client::Client::new(&config)), config: config.client })
 }

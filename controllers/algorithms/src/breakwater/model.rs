@@ -3,7 +3,7 @@
 
 use loom::thread;
 
-use super::config::{Config, Signal};
+use super::config::{Config, PoolSignal};
 use super::law::DelayLaw;
 use super::params;
 use super::pool::Pool;
@@ -11,7 +11,7 @@ use super::samples::{Sampler, Samples};
 use super::server::Core;
 use leeward_core::params::Params;
 use leeward_core::registry::Environment;
-use leeward_core::server::{Admission, Arrival, CoreId, Departure, Opened, Outcome, Session, SessionSlot};
+use leeward_core::server::{Admission, Arrival, CoreId, Departure, Outcome, Registration, Session, SessionSlot};
 use leeward_core::sync::{Arc, AtomicI64, Ordering};
 use leeward_core::units::{CreditId, Method, Nanos, Time};
 
@@ -20,7 +20,7 @@ fn environment() -> Environment {
 }
 
 fn config() -> Config {
-    Config::read(Signal::Delay, &Params::read(params::DELAY, &[]).unwrap(), &environment()).unwrap()
+    Config::read(PoolSignal::Delay, &Params::read(params::DELAY, &[]).unwrap(), &environment()).unwrap()
 }
 
 #[test]
@@ -28,8 +28,8 @@ fn two_cores_never_take_the_same_last_credit() {
     loom::model(|| {
         let pool = Arc::new(Pool::new(1));
         let other = Arc::clone(&pool);
-        let taken = thread::spawn(move || other.take_one());
-        let here = pool.take_one();
+        let taken = thread::spawn(move || other.try_take());
+        let here = pool.try_take();
         let there = taken.join().unwrap();
         assert!(here ^ there, "one of the two gets it");
         assert_eq!(pool.issued(), 1);
@@ -44,7 +44,7 @@ fn canary_a_check_before_an_addition_is_seen() {
         let pool = Arc::new(Pool::new(1));
         let other = Arc::clone(&pool);
         let take = |pool: &Pool| {
-            let open = pool.open() > 0;
+            let open = pool.available_credits() > 0;
             pool.issue(i64::from(open));
             open
         };
@@ -58,9 +58,9 @@ fn canary_a_check_before_an_addition_is_seen() {
 fn a_credit_that_comes_back_meanwhile_is_never_counted_twice() {
     loom::model(|| {
         let pool = Arc::new(Pool::new(2));
-        assert!(pool.take_one());
+        assert!(pool.try_take());
         let (first, second) = (Arc::clone(&pool), Arc::clone(&pool));
-        let taken = thread::spawn(move || u8::from(first.take_one()) + u8::from(first.take_one()));
+        let taken = thread::spawn(move || u8::from(first.try_take()) + u8::from(first.try_take()));
         let returned = thread::spawn(move || second.issue(-1));
         let taken = taken.join().unwrap();
         returned.join().unwrap();
@@ -73,7 +73,7 @@ fn a_credit_that_comes_back_meanwhile_is_never_counted_twice() {
 fn life(pool: Arc<Pool>, index: u32) {
     let mut core = Core::new(&config(), &environment(), pool, None);
     let mut session = Session::new(SessionSlot(0), CoreId(index));
-    core.open(&mut session, &Opened { now: Time::ZERO, demand: 1 });
+    core.open(&mut session, &Registration { now: Time::ZERO, demand: 1 });
     if core.next_to_wake(0).is_some() {
         let _ = core.wake(&mut session, Time::ZERO);
     }
@@ -124,11 +124,13 @@ fn samples_are_added_up_while_a_core_counts() {
         let samples = Arc::new(Samples::new(2));
         let mut sampler = Sampler::new(Arc::clone(&samples), 1, Nanos::from_micros(190), Nanos::from_micros(140));
         let core = thread::spawn(move || {
-            sampler.arrived(Method::DEFAULT);
+            sampler.record_arrival(Method::DEFAULT);
             let credit = sampler.stamp(Time(1));
             let sojourn = Nanos(40);
-            sampler
-                .departed(Method::DEFAULT, &Departure { now: Time(100), outcome: Outcome::Completed, sojourn, credit });
+            sampler.record_departure(
+                Method::DEFAULT,
+                &Departure { now: Time(100), outcome: Outcome::Completed, sojourn, credit },
+            );
         });
         let seen = samples.totals();
         assert!(seen.in_server() <= 1 && seen.grants <= 1);
@@ -144,12 +146,12 @@ fn samples_are_added_up_while_a_core_counts() {
 fn two_cores_never_take_the_same_last_place() {
     loom::model(|| {
         let pool = Arc::new(Pool::new(1));
-        assert_eq!(pool.set_places(0, Some(1)), 0);
+        assert_eq!(pool.set_slots(0, Some(1)), 0);
         let other = Arc::clone(&pool);
-        let taken = thread::spawn(move || other.takes_place(0));
-        let here = pool.takes_place(0);
+        let taken = thread::spawn(move || other.try_enter(0));
+        let here = pool.try_enter(0);
         assert!(here ^ taken.join().unwrap(), "one of the two gets it");
-        assert_eq!(pool.set_places(0, None), 1, "the other one is counted");
+        assert_eq!(pool.set_slots(0, None), 1, "the other one is counted");
     });
 }
 
@@ -175,13 +177,13 @@ fn canary_a_look_before_a_subtraction_is_seen() {
 fn a_bound_that_is_lifted_meanwhile_stays_lifted() {
     loom::model(|| {
         let pool = Arc::new(Pool::new(1));
-        assert_eq!(pool.set_places(0, Some(0)), 0);
+        assert_eq!(pool.set_slots(0, Some(0)), 0);
         let other = Arc::clone(&pool);
-        let taken = thread::spawn(move || other.takes_place(0));
-        let refused = pool.set_places(0, None);
+        let taken = thread::spawn(move || other.try_enter(0));
+        let refused = pool.set_slots(0, None);
         assert_eq!(u64::from(!taken.join().unwrap()), refused, "it is in, or counted as refused");
-        assert!(pool.takes_place(0));
-        assert_eq!(pool.set_places(0, None), 0);
-        assert!(pool.takes_place(0));
+        assert!(pool.try_enter(0));
+        assert_eq!(pool.set_slots(0, None), 0);
+        assert!(pool.try_enter(0));
     });
 }

@@ -33,78 +33,87 @@ const SETTLING: u64 = 5;
 /// Objectives after which a standing queue is judged: some tens of requests.
 const STANDING_WINDOW: u64 = 10;
 /// Arrivals per departure below which a queue gets shorter. Its delay falls by the rest of the time then.
-const SHRINKS: f64 = 0.9;
+const SHRINK_RATIO: f64 = 0.9;
 /// Time constant of the recent time, in objectives: credits keep the queue of one core so short that it is often
 /// gone for a moment.
-const RECENT: u64 = 25;
+const TIME_CONSTANT: u64 = 25;
 /// Part of the recent time from which an overload lasts. Cores at half load have a queue for less than that. At
 /// their capacity it is 0.8, unless the controller keeps the queue short by rejections and credits.
-const LASTS: f64 = 0.3;
+const EXIT_SHARE: f64 = 0.3;
 /// Part of the recent time with a queue that shows an overload.
-const FULL: f64 = 0.9;
+const ENTRY_SHARE: f64 = 0.9;
 
 /// Detector of overload, for one server.
 #[derive(Debug)]
-pub(super) struct Overload {
+pub(super) struct OverloadDetector {
     queue: Nanos,
     objective: Nanos,
     /// Window over a queue that grows; its flag: the window before grew as well.
-    growing: Option<Window>,
+    growth_window: Option<QueueWindow>,
     /// Window over a queue that stands; its flag: the queue has settled.
-    standing: Option<Window>,
+    standing_window: Option<QueueWindow>,
     is_detected: bool,
     /// Part of the recent time with a queue or, in an overload, with rejections or unmet demand.
     share: f64,
     /// Last tick at which a session waited for a credit.
-    unmet: Option<Time>,
+    last_unmet_demand: Option<Time>,
     now: Time,
 }
 
 /// Changes of a queue since a moment.
 #[derive(Clone, Copy, Debug)]
-struct Window {
+struct QueueWindow {
     since: Time,
     /// Delay at the beginning.
     delay: Nanos,
-    arrived: u64,
-    departed: u64,
+    arrivals: u64,
+    departures: u64,
     flag: bool,
 }
 
-impl Window {
-    fn begin(signals: &Signals, flag: bool) -> Window {
-        Window { since: signals.now, delay: signals.delay(), arrived: 0, departed: 0, flag }
+impl QueueWindow {
+    fn new(signals: &Signals, flag: bool) -> QueueWindow {
+        QueueWindow { since: signals.now, delay: signals.delay(), arrivals: 0, departures: 0, flag }
     }
 
     fn count(&mut self, signals: &Signals) {
-        self.arrived += signals.arrivals;
-        self.departed += signals.completions + signals.drops;
+        self.arrivals += signals.arrivals;
+        self.departures += signals.completions + signals.rejections;
     }
 
-    fn lasted(&self, signals: &Signals) -> Nanos {
+    fn elapsed(&self, signals: &Signals) -> Nanos {
         signals.now.since(self.since)
     }
 
     /// Whether the delay has grown as it does in an overload.
-    fn grows(&self, signals: &Signals) -> bool {
+    fn is_growing(&self, signals: &Signals) -> bool {
         let growth = signals.delay().0 as f64 - self.delay.0 as f64;
-        GROWTH.contains(&(growth / self.lasted(signals).0 as f64))
+        GROWTH.contains(&(growth / self.elapsed(signals).0 as f64))
     }
 
     /// Whether the cores are working the queue off. Requests that no core has received are not counted: only
     /// the delay tells of them.
-    fn shrinks(&self, signals: &Signals) -> bool {
-        let falls = signals.delay() + self.lasted(signals).scale(1.0 - SHRINKS) < self.delay;
-        falls || (self.arrived as f64) < SHRINKS * self.departed as f64
+    fn is_shrinking(&self, signals: &Signals) -> bool {
+        let falls = signals.delay() + self.elapsed(signals).scale(1.0 - SHRINK_RATIO) < self.delay;
+        falls || (self.arrivals as f64) < SHRINK_RATIO * self.departures as f64
     }
 }
 
-impl Overload {
+impl OverloadDetector {
     /// For a delay target and an objective.
     pub(super) fn new(target: Nanos, objective: Nanos) -> Self {
         let (queue, objective) = (target.scale(QUEUE).max(Nanos(1)), objective.max(Nanos(1)));
         let (growing, standing) = (None, None);
-        Overload { queue, objective, growing, standing, is_detected: false, share: 0.0, unmet: None, now: Time::ZERO }
+        OverloadDetector {
+            queue,
+            objective,
+            growth_window: growing,
+            standing_window: standing,
+            is_detected: false,
+            share: 0.0,
+            last_unmet_demand: None,
+            now: Time::ZERO,
+        }
     }
 
     /// Runs one control tick. `is_occupied`: requests that were in the server at the last tick are still
@@ -117,28 +126,28 @@ impl Overload {
             return;
         }
         if pool.take_unmet_demand() {
-            self.unmet = Some(now);
+            self.last_unmet_demand = Some(now);
         }
         let has_queue = delay >= self.queue;
         let had_queue = has_queue && delay >= passed;
         self.follow_share(signals, passed, has_queue);
-        self.standing = match self.standing.filter(|_| had_queue || is_occupied) {
-            Some(window) => Some(self.go_on_standing(window, signals)),
-            None => (has_queue || is_occupied).then(|| Window::begin(signals, false)),
+        self.standing_window = match self.standing_window.filter(|_| had_queue || is_occupied) {
+            Some(window) => Some(self.extend_standing(window, signals)),
+            None => (has_queue || is_occupied).then(|| QueueWindow::new(signals, false)),
         };
         let was_awake = passed < self.objective / 2;
-        self.growing = match self.growing.filter(|_| had_queue && was_awake) {
-            Some(window) => Some(self.go_on_growing(window, signals)),
-            None => has_queue.then(|| Window::begin(signals, false)),
+        self.growth_window = match self.growth_window.filter(|_| had_queue && was_awake) {
+            Some(window) => Some(self.extend_growth(window, signals)),
+            None => has_queue.then(|| QueueWindow::new(signals, false)),
         };
-        self.is_detected = self.share >= if self.is_detected { LASTS } else { FULL };
+        self.is_detected = self.share >= if self.is_detected { EXIT_SHARE } else { ENTRY_SHARE };
         pool.set_calm(!self.is_detected);
     }
 
     /// Takes the time since the last tick into the part of the recent time that counts.
     fn follow_share(&mut self, signals: &Signals, passed: Nanos, has_queue: bool) {
-        let is_unmet = self.unmet.is_some_and(|unmet| signals.now.since(unmet) < self.objective);
-        let part = if self.is_detected && (is_unmet || signals.drops > 0) {
+        let is_unmet = self.last_unmet_demand.is_some_and(|unmet| signals.now.since(unmet) < self.objective);
+        let part = if self.is_detected && (is_unmet || signals.rejections > 0) {
             1.0
         } else if has_queue {
             // There was no queue before its oldest request arrived.
@@ -146,33 +155,33 @@ impl Overload {
         } else {
             0.0
         };
-        let weight = 1.0 - (-(passed.0 as f64) / (self.objective * RECENT).0 as f64).exp();
+        let weight = 1.0 - (-(passed.0 as f64) / (self.objective * TIME_CONSTANT).0 as f64).exp();
         self.share += (part - self.share) * weight;
     }
 
-    fn go_on_growing(&mut self, mut window: Window, signals: &Signals) -> Window {
+    fn extend_growth(&mut self, mut window: QueueWindow, signals: &Signals) -> QueueWindow {
         window.count(signals);
         let (objectives, departures) = GROWTH_WINDOW;
-        if window.lasted(signals) < self.objective * objectives || window.departed < departures {
+        if window.elapsed(signals) < self.objective * objectives || window.departures < departures {
             return window;
         }
-        let grows = window.grows(signals);
+        let grows = window.is_growing(signals);
         if grows && window.flag {
             self.detect();
         }
-        Window::begin(signals, grows)
+        QueueWindow::new(signals, grows)
     }
 
-    fn go_on_standing(&mut self, mut window: Window, signals: &Signals) -> Window {
+    fn extend_standing(&mut self, mut window: QueueWindow, signals: &Signals) -> QueueWindow {
         window.count(signals);
         let has_settled = window.flag;
-        if window.lasted(signals) < self.objective * if has_settled { STANDING_WINDOW } else { SETTLING } {
+        if window.elapsed(signals) < self.objective * if has_settled { STANDING_WINDOW } else { SETTLING } {
             return window;
         }
-        if has_settled && !window.shrinks(signals) {
+        if has_settled && !window.is_shrinking(signals) {
             self.detect();
         }
-        Window::begin(signals, true)
+        QueueWindow::new(signals, true)
     }
 
     fn detect(&mut self) {
@@ -187,15 +196,15 @@ mod tests {
     const TARGET: Nanos = Nanos::from_micros(80);
     const OBJECTIVE: Nanos = Nanos::from_micros(200);
 
-    struct World {
-        overload: Overload,
+    struct Fixture {
+        overload: OverloadDetector,
         pool: Pool,
         now: Time,
     }
 
-    impl World {
+    impl Fixture {
         fn new() -> Self {
-            World { overload: Overload::new(TARGET, OBJECTIVE), pool: Pool::new(100), now: Time::ZERO }
+            Fixture { overload: OverloadDetector::new(TARGET, OBJECTIVE), pool: Pool::new(100), now: Time::ZERO }
         }
 
         /// Ticks of 20 us with such a delay, in each of which so many come and so many go. How many
@@ -214,45 +223,45 @@ mod tests {
         }
 
         /// As many come as go.
-        fn pass(&mut self, ticks: u32, delay_us: u64, is_occupied: bool) -> u32 {
+        fn advance(&mut self, ticks: u32, delay_us: u64, is_occupied: bool) -> u32 {
             self.flow(ticks, delay_us, (10, 10), is_occupied)
         }
     }
 
     #[test]
     fn a_queue_that_is_soon_gone_shows_no_overload() {
-        let mut world = World::new();
+        let mut world = Fixture::new();
         for _ in 0..100 {
-            assert_eq!(world.pass(100, 5_000, true), 100);
-            assert_eq!(world.pass(200, 0, false), 200);
+            assert_eq!(world.advance(100, 5_000, true), 100);
+            assert_eq!(world.advance(200, 0, false), 200);
         }
-        assert_eq!(world.pass(200, 10, false), 200, "a queue that is hardly one");
+        assert_eq!(world.advance(200, 10, false), 200, "a queue that is hardly one");
     }
 
     #[test]
     fn who_came_all_at_once_is_worked_off() {
-        let mut world = World::new();
+        let mut world = Fixture::new();
         for _ in 0..20 {
             assert_eq!(world.flow(1, 50, (1_000, 0), true), 1);
             assert_eq!(world.flow(250, 2_000, (6, 10), true), 250);
-            assert_eq!(world.pass(250, 0, false), 250);
+            assert_eq!(world.advance(250, 0, false), 250);
         }
     }
 
     #[test]
     fn those_whom_nobody_has_received_yet_are_worked_off_as_well() {
-        let mut world = World::new();
+        let mut world = Fixture::new();
         for _ in 0..20 {
             // Each tick finds the oldest of them younger by a half of what has passed.
-            let calm = (0..500).map(|tick| world.pass(1, 5_000 - 10 * tick, true)).sum::<u32>();
-            assert_eq!(calm + world.pass(500, 0, false), 1_000);
+            let calm = (0..500).map(|tick| world.advance(1, 5_000 - 10 * tick, true)).sum::<u32>();
+            assert_eq!(calm + world.advance(500, 0, false), 1_000);
         }
     }
 
     #[test]
     fn a_queue_that_gets_no_shorter_shows_an_overload() {
         for (delay_us, flow, is_occupied) in [(20, (10, 10), false), (0, (3, 3), true), (500, (20, 10), true)] {
-            let mut world = World::new();
+            let mut world = Fixture::new();
             assert_eq!(world.flow(151, delay_us, flow, is_occupied), 150);
             assert_eq!(world.flow(500, delay_us, flow, is_occupied), 0);
         }
@@ -261,47 +270,47 @@ mod tests {
     #[test]
     fn a_queue_that_grows_while_it_is_worked_off_shows_an_overload_soon() {
         for (per_tick_us, is_shown) in [(10, true), (1, true), (20, false), (0, false)] {
-            let mut world = World::new();
-            let calm = (0..100).map(|tick| world.pass(1, 30 + per_tick_us * tick, true)).sum::<u32>();
+            let mut world = Fixture::new();
+            let calm = (0..100).map(|tick| world.advance(1, 30 + per_tick_us * tick, true)).sum::<u32>();
             assert_eq!(calm < 100, is_shown, "{per_tick_us} us in each 20: {calm}");
         }
     }
 
     #[test]
     fn a_queue_that_is_nearly_always_there_shows_an_overload() {
-        let mut world = World::new();
-        let calm = (0..100).map(|_| world.pass(50, 1_000, false) + world.pass(2, 0, false)).sum::<u32>();
+        let mut world = Fixture::new();
+        let calm = (0..100).map(|_| world.advance(50, 1_000, false) + world.advance(2, 0, false)).sum::<u32>();
         assert!((500..1_500).contains(&calm), "of 5,200: {calm}");
     }
 
     #[test]
     fn what_is_found_after_a_sleep_is_new() {
-        let mut world = World::new();
+        let mut world = Fixture::new();
         for _ in 0..1_000 {
             world.now += Nanos::from_millis(10);
-            assert_eq!(world.pass(1, 300, false), 1);
+            assert_eq!(world.advance(1, 300, false), 1);
         }
     }
 
     #[test]
     fn an_overload_lasts_until_cores_have_no_queue_for_a_good_part_of_the_time() {
-        let mut world = World::new();
-        world.pass(160, 20, false);
+        let mut world = Fixture::new();
+        world.advance(160, 20, false);
         for _ in 0..200 {
-            assert_eq!(world.pass(8, 20, false) + world.pass(2, 0, false), 0, "as at the capacity");
+            assert_eq!(world.advance(8, 20, false) + world.advance(2, 0, false), 0, "as at the capacity");
         }
-        let calm = (0..200).map(|_| world.pass(2, 20, false) + world.pass(8, 0, false)).sum::<u32>();
+        let calm = (0..200).map(|_| world.advance(2, 20, false) + world.advance(8, 0, false)).sum::<u32>();
         assert!((1_500..1_700).contains(&calm), "as at half load, after some milliseconds: {calm} of 2,000");
     }
 
     #[test]
     fn an_overload_lasts_while_the_controller_keeps_requests_away() {
-        let mut world = World::new();
-        world.pass(160, 20, false);
+        let mut world = Fixture::new();
+        world.advance(160, 20, false);
         for _ in 0..2_000 {
-            world.pool.note_unmet_demand();
-            assert_eq!(world.pass(10, 0, false), 0, "credits are short");
+            world.pool.record_unmet_demand();
+            assert_eq!(world.advance(10, 0, false), 0, "credits are short");
         }
-        assert!(world.pass(500, 0, false) > 150, "nobody lacks any");
+        assert!(world.advance(500, 0, false) > 150, "nobody lacks any");
     }
 }

@@ -6,7 +6,7 @@
 //! counts as [`CLASSES`], which methods beyond that share.
 
 use leeward_core::server::{Departure, Outcome};
-use leeward_core::sync::{Arc, AtomicU64, Ordering, Padded};
+use leeward_core::sync::{Arc, AtomicU64, CachePadded, Ordering};
 use leeward_core::units::{CreditId, Method, Nanos, Time};
 
 /// Classes that methods fall into. Few services have more that matter, and the slow half reads all that have been seen.
@@ -23,37 +23,37 @@ pub(super) fn class_of(method: Method) -> usize {
 
 /// Counts of one core since the start. One writer; sums of nanoseconds may wrap, differences of them don't mind.
 #[derive(Debug, Default)]
-struct Line {
-    classes: [Counts; CLASSES],
+struct CoreCounters {
+    classes: [ClassCounters; CLASSES],
     grants: AtomicU64,
     grant_nanos: AtomicU64,
     /// Requests whose session was gone before they were answered. Of what class they were, nobody knows.
     lost: AtomicU64,
     /// Requests that waited for a core for nearly as long as AQM lets them. Of what class they were, an execution does not tell.
-    waited: AtomicU64,
+    long_waits: AtomicU64,
 }
 
 /// Counts of the requests of one class.
 #[derive(Debug, Default)]
-struct Counts {
+struct ClassCounters {
     received: AtomicU64,
-    left: AtomicU64,
+    departures: AtomicU64,
     served: AtomicU64,
     served_nanos: AtomicU64,
     late: AtomicU64,
-    longer: AtomicU64,
+    above_percentile: AtomicU64,
 }
 
 /// The counts of all cores, and what the slow half tells them.
 #[derive(Debug)]
 pub(super) struct Samples {
-    lines: Box<[Padded<Line>]>,
+    cores: Box<[CachePadded<CoreCounters>]>,
     /// Classes seen so far: those below this.
-    classes: Padded<AtomicU64>,
+    classes: CachePadded<AtomicU64>,
     /// The span in which nearly all requests of a class are answered, ns: cores count those that stay longer.
-    stays: Padded<[AtomicU64; CLASSES]>,
+    percentiles: CachePadded<[AtomicU64; CLASSES]>,
     /// The same as clients are told it; zero: they are told nothing.
-    told: Padded<AtomicU64>,
+    client_percentile: CachePadded<AtomicU64>,
 }
 
 /// Sums over all cores since the start, or between two moments.
@@ -62,7 +62,7 @@ pub(super) struct Totals {
     /// Requests received.
     pub(super) received: u64,
     /// Requests that are not in the server any more: answered, or their session is gone.
-    pub(super) left: u64,
+    pub(super) departures: u64,
     /// Responses whose grant was known.
     pub(super) grants: u64,
     /// From grant to response, summed over these.
@@ -74,29 +74,29 @@ pub(super) struct Totals {
     /// Responses that can't have been in time.
     pub(super) late: u64,
     /// Responses that took longer than the cores had been told ([`Samples::tell`]).
-    pub(super) longer: u64,
+    pub(super) above_percentile: u64,
     /// Requests that waited for a core for nearly as long as AQM lets them.
-    pub(super) waited: u64,
+    pub(super) long_waits: u64,
 }
 
 impl Samples {
     pub(super) fn new(cores: u32) -> Self {
         Samples {
-            lines: (0..cores).map(|_| Padded(Line::default())).collect(),
-            classes: Padded(AtomicU64::new(1)),
-            stays: Padded(std::array::from_fn(|_| AtomicU64::new(0))),
-            told: Padded(AtomicU64::new(0)),
+            cores: (0..cores).map(|_| CachePadded(CoreCounters::default())).collect(),
+            classes: CachePadded(AtomicU64::new(1)),
+            percentiles: CachePadded(std::array::from_fn(|_| AtomicU64::new(0))),
+            client_percentile: CachePadded(AtomicU64::new(0)),
         }
     }
 
     /// Tells the cores in what span nearly all requests of a class are answered.
-    pub(super) fn tell(&self, class: usize, stay: Nanos) {
-        write(&self.stays.0[class], stay.0);
+    pub(super) fn set_percentile(&self, class: usize, stay: Nanos) {
+        write(&self.percentiles.0[class], stay.0);
     }
 
     /// Tells the cores what to tell clients of that span; zero: nothing.
-    pub(super) fn tell_clients(&self, stay: Nanos) {
-        write(&self.told.0, stay.0);
+    pub(super) fn set_client_percentile(&self, stay: Nanos) {
+        write(&self.client_percentile.0, stay.0);
     }
 
     /// Classes of which there have been requests: those below this.
@@ -106,19 +106,19 @@ impl Samples {
 
     /// Sums over all requests.
     pub(super) fn totals(&self) -> Totals {
-        (0..self.classes()).map(|class| self.totals_of(class)).fold(self.of_no_class(), Totals::and)
+        (0..self.classes()).map(|class| self.class_totals(class)).fold(self.unclassified(), Totals::merge)
     }
 
     /// Sums of what is not counted by class: grants, waits for cores, and the requests whose sessions were gone before they were answered.
-    pub(super) fn of_no_class(&self) -> Totals {
+    pub(super) fn unclassified(&self) -> Totals {
         let mut totals = Totals::default();
-        for Padded(line) in &self.lines {
+        for CachePadded(line) in &self.cores {
             let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
-            totals = totals.and(Totals {
-                left: read(&line.lost),
+            totals = totals.merge(Totals {
+                departures: read(&line.lost),
                 grants: read(&line.grants),
                 grant_nanos: read(&line.grant_nanos),
-                waited: read(&line.waited),
+                long_waits: read(&line.long_waits),
                 ..Totals::default()
             });
         }
@@ -126,18 +126,18 @@ impl Samples {
     }
 
     /// Sums over the requests of a class. Those whose sessions are gone are in the server, as far as this says.
-    pub(super) fn totals_of(&self, class: usize) -> Totals {
+    pub(super) fn class_totals(&self, class: usize) -> Totals {
         let mut totals = Totals::default();
-        for Padded(line) in &self.lines {
+        for CachePadded(line) in &self.cores {
             let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
             let counts = &line.classes[class];
-            totals = totals.and(Totals {
+            totals = totals.merge(Totals {
                 received: read(&counts.received),
-                left: read(&counts.left),
+                departures: read(&counts.departures),
                 served: read(&counts.served),
                 served_nanos: read(&counts.served_nanos),
                 late: read(&counts.late),
-                longer: read(&counts.longer),
+                above_percentile: read(&counts.above_percentile),
                 ..Totals::default()
             });
         }
@@ -147,37 +147,37 @@ impl Samples {
 
 impl Totals {
     /// The sums of both.
-    pub(super) fn and(self, other: Totals) -> Totals {
+    pub(super) fn merge(self, other: Totals) -> Totals {
         Totals {
             received: self.received.wrapping_add(other.received),
-            left: self.left.wrapping_add(other.left),
+            departures: self.departures.wrapping_add(other.departures),
             grants: self.grants.wrapping_add(other.grants),
             grant_nanos: self.grant_nanos.wrapping_add(other.grant_nanos),
             served: self.served.wrapping_add(other.served),
             served_nanos: self.served_nanos.wrapping_add(other.served_nanos),
             late: self.late.wrapping_add(other.late),
-            longer: self.longer.wrapping_add(other.longer),
-            waited: self.waited.wrapping_add(other.waited),
+            above_percentile: self.above_percentile.wrapping_add(other.above_percentile),
+            long_waits: self.long_waits.wrapping_add(other.long_waits),
         }
     }
 
     pub(super) fn since(&self, earlier: &Totals) -> Totals {
         Totals {
             received: self.received.wrapping_sub(earlier.received),
-            left: self.left.wrapping_sub(earlier.left),
+            departures: self.departures.wrapping_sub(earlier.departures),
             grants: self.grants.wrapping_sub(earlier.grants),
             grant_nanos: self.grant_nanos.wrapping_sub(earlier.grant_nanos),
             served: self.served.wrapping_sub(earlier.served),
             served_nanos: self.served_nanos.wrapping_sub(earlier.served_nanos),
             late: self.late.wrapping_sub(earlier.late),
-            longer: self.longer.wrapping_sub(earlier.longer),
-            waited: self.waited.wrapping_sub(earlier.waited),
+            above_percentile: self.above_percentile.wrapping_sub(earlier.above_percentile),
+            long_waits: self.long_waits.wrapping_sub(earlier.long_waits),
         }
     }
 
     /// Requests in the server. Cores go on counting while they are read, so it may be a few off.
     pub(super) fn in_server(&self) -> u64 {
-        (self.received.wrapping_sub(self.left) as i64).max(0) as u64
+        (self.received.wrapping_sub(self.departures) as i64).max(0) as u64
     }
 
     /// The mean time from a request's departure at its client to its response: the network's round trip and the time in the
@@ -205,18 +205,18 @@ impl Totals {
 pub(super) struct Sampler {
     samples: Arc<Samples>,
     core: usize,
-    late: Nanos,
+    deadline: Nanos,
     /// Wait for a core that makes a request late by itself.
-    long: Nanos,
+    long_wait: Nanos,
     /// Requests of each class that were refused as they came, and whose drops have not left yet.
-    refused: [u32; CLASSES],
+    rejected: [u32; CLASSES],
 }
 
 impl Sampler {
     /// Counts on the line of `core`. A response that was in the server for longer than `late` is late, and one that has waited for a core for
     /// longer than `long` is because of that.
     pub(super) fn new(samples: Arc<Samples>, core: usize, late: Nanos, long: Nanos) -> Self {
-        Sampler { samples, core, late, long, refused: [0; CLASSES] }
+        Sampler { samples, core, deadline: late, long_wait: long, rejected: [0; CLASSES] }
     }
 
     /// Names a grant that is issued now: by its time, so that no table of grants is needed.
@@ -225,65 +225,65 @@ impl Sampler {
     }
 
     /// The span in which nearly all requests are answered, if clients are to be told; zero: they are not.
-    pub(super) fn told(&self) -> Nanos {
-        Nanos(self.samples.told.0.load(Ordering::Relaxed))
+    pub(super) fn client_percentile(&self) -> Nanos {
+        Nanos(self.samples.client_percentile.0.load(Ordering::Relaxed))
     }
 
     /// A request came.
-    pub(super) fn arrived(&self, method: Method) {
+    pub(super) fn record_arrival(&self, method: Method) {
         let class = class_of(method);
         // Seldom: once for each class.
         if class >= self.samples.classes() {
             self.samples.classes.0.fetch_max(class as u64 + 1, Ordering::Relaxed);
         }
-        if let Some(line) = self.line() {
+        if let Some(line) = self.counters() {
             add(&line.classes[class].received, 1);
         }
     }
 
     /// A request that came was refused at once. It takes nobody's place while its drop is still to leave.
-    pub(super) fn refused(&mut self, method: Method) {
+    pub(super) fn record_rejection(&mut self, method: Method) {
         let class = class_of(method);
-        self.refused[class] = self.refused[class].saturating_add(1);
-        if let Some(line) = self.line() {
-            add(&line.classes[class].left, 1);
+        self.rejected[class] = self.rejected[class].saturating_add(1);
+        if let Some(line) = self.counters() {
+            add(&line.classes[class].departures, 1);
         }
     }
 
     /// A request that is executed has waited for a core for so long.
-    pub(super) fn waited(&self, delay: Nanos) {
-        if delay > self.long
-            && let Some(line) = self.line()
+    pub(super) fn record_wait(&self, delay: Nanos) {
+        if delay > self.long_wait
+            && let Some(line) = self.counters()
         {
-            add(&line.waited, 1);
+            add(&line.long_waits, 1);
         }
     }
 
     /// A session is gone, and with it so many requests that will not be answered.
-    pub(super) fn closed(&self, pending: u32) {
-        if let Some(line) = self.line() {
+    pub(super) fn record_close(&self, pending: u32) {
+        if let Some(line) = self.counters() {
             add(&line.lost, pending.into());
         }
     }
 
     /// A response or drop leaves.
-    pub(super) fn departed(&mut self, method: Method, event: &Departure) {
+    pub(super) fn record_departure(&mut self, method: Method, event: &Departure) {
         let class = class_of(method);
-        if event.outcome != Outcome::Completed && self.refused[class] > 0 {
-            self.refused[class] -= 1; // it has left already
+        if event.outcome != Outcome::Completed && self.rejected[class] > 0 {
+            self.rejected[class] -= 1; // it has left already
             return;
         }
-        let Some(line) = self.line() else { return };
+        let Some(line) = self.counters() else { return };
         let counts = &line.classes[class];
-        add(&counts.left, 1);
+        add(&counts.departures, 1);
         if event.outcome != Outcome::Completed {
             return;
         }
-        let stay = self.samples.stays.0[class].load(Ordering::Relaxed);
+        let stay = self.samples.percentiles.0[class].load(Ordering::Relaxed);
         add(&counts.served, 1);
         add(&counts.served_nanos, event.sojourn.0);
-        add(&counts.late, u64::from(event.sojourn > self.late));
-        add(&counts.longer, u64::from(event.sojourn.0 > stay));
+        add(&counts.late, u64::from(event.sojourn > self.deadline));
+        add(&counts.above_percentile, u64::from(event.sojourn.0 > stay));
         if event.credit == CreditId::NONE {
             return;
         }
@@ -297,8 +297,8 @@ impl Sampler {
 }
 
 impl Sampler {
-    fn line(&self) -> Option<&Line> {
-        self.samples.lines.get(self.core).map(|Padded(line)| line)
+    fn counters(&self) -> Option<&CoreCounters> {
+        self.samples.cores.get(self.core).map(|CachePadded(line)| line)
     }
 }
 
@@ -340,8 +340,8 @@ mod tests {
     #[test]
     fn only_long_waits_are_counted() {
         let (samples, sampler) = sampler();
-        [0, 139, 140, 141, 200].into_iter().for_each(|us| sampler.waited(Nanos::from_micros(us)));
-        assert_eq!(samples.totals().waited, 2);
+        [0, 139, 140, 141, 200].into_iter().for_each(|us| sampler.record_wait(Nanos::from_micros(us)));
+        assert_eq!(samples.totals().long_waits, 2);
     }
 
     #[test]
@@ -349,10 +349,10 @@ mod tests {
         let (samples, mut sampler) = sampler();
         let round_trip = |issued| samples.totals().round_trip(NETWORK, issued, Nanos::from_micros(100));
         assert_eq!(round_trip(10), None);
-        sampler.departed(Method::DEFAULT, &departure(90, 20, CreditId::NONE));
+        sampler.record_departure(Method::DEFAULT, &departure(90, 20, CreditId::NONE));
         assert_eq!(round_trip(10), Some(Nanos::from_micros(30)), "without a grant: network and server");
         let grant = sampler.stamp(Time(100_000));
-        sampler.departed(Method::DEFAULT, &departure(145, 20, grant));
+        sampler.record_departure(Method::DEFAULT, &departure(145, 20, grant));
         assert_eq!(round_trip(10), Some(Nanos::from_micros(45)));
     }
 
@@ -360,7 +360,7 @@ mod tests {
     fn a_client_that_lies_is_believed_no_further_than_little_allows() {
         let (samples, mut sampler) = sampler();
         for _ in 0..10 {
-            sampler.departed(Method::DEFAULT, &departure(80_000_000, 20, CreditId(1)));
+            sampler.record_departure(Method::DEFAULT, &departure(80_000_000, 20, CreditId(1)));
         }
         let round_trip = |issued| samples.totals().round_trip(NETWORK, issued, Nanos::from_micros(100));
         assert_eq!(round_trip(10), Some(Nanos::from_micros(100)), "10 responses in 100 us, and 10 credits out");
@@ -370,15 +370,17 @@ mod tests {
     #[test]
     fn drops_and_impossible_grants_are_no_samples() {
         let (samples, mut sampler) = sampler();
-        sampler
-            .departed(Method::DEFAULT, &Departure { outcome: Outcome::Dropped, ..departure(50, 20, CreditId(10_000)) });
+        sampler.record_departure(
+            Method::DEFAULT,
+            &Departure { outcome: Outcome::Rejected, ..departure(50, 20, CreditId(10_000)) },
+        );
         assert_eq!((samples.totals().grants, samples.totals().served), (0, 0));
         for (credit, why) in [
             (CreditId(9_999_000), "from the future"),
             (CreditId(990_000), "younger than its own request"),
             (CreditId(u64::MAX), "nonsense"),
         ] {
-            sampler.departed(Method::DEFAULT, &departure(1_000, 20, credit));
+            sampler.record_departure(Method::DEFAULT, &departure(1_000, 20, credit));
             assert_eq!(samples.totals().grants, 0, "{why}");
         }
     }
@@ -386,13 +388,15 @@ mod tests {
     #[test]
     fn what_came_and_has_not_left_is_in_the_server() {
         let (samples, mut sampler) = sampler();
-        (0..7).for_each(|_| sampler.arrived(Method::DEFAULT));
-        sampler.departed(Method::DEFAULT, &departure(90, 20, CreditId::NONE));
-        sampler
-            .departed(Method::DEFAULT, &Departure { outcome: Outcome::Dropped, ..departure(90, 20, CreditId::NONE) });
-        sampler.closed(3);
+        (0..7).for_each(|_| sampler.record_arrival(Method::DEFAULT));
+        sampler.record_departure(Method::DEFAULT, &departure(90, 20, CreditId::NONE));
+        sampler.record_departure(
+            Method::DEFAULT,
+            &Departure { outcome: Outcome::Rejected, ..departure(90, 20, CreditId::NONE) },
+        );
+        sampler.record_close(3);
         assert_eq!(samples.totals().in_server(), 2);
-        sampler.closed(9);
+        sampler.record_close(9);
         assert_eq!(samples.totals().in_server(), 0, "a plant that counts wrongly does no harm");
     }
 
@@ -400,7 +404,7 @@ mod tests {
     fn late_is_what_no_network_can_bring_in_time() {
         let (samples, mut sampler) = sampler();
         for sojourn_us in [20, 190, 191, 5_000] {
-            sampler.departed(Method::DEFAULT, &departure(9_000, sojourn_us, CreditId::NONE));
+            sampler.record_departure(Method::DEFAULT, &departure(9_000, sojourn_us, CreditId::NONE));
         }
         assert_eq!((samples.totals().served, samples.totals().late), (4, 2));
     }
@@ -408,13 +412,13 @@ mod tests {
     #[test]
     fn a_refused_request_takes_no_place_and_leaves_once() {
         let (samples, mut sampler) = sampler();
-        let dropped = Departure { outcome: Outcome::Dropped, ..departure(90, 20, CreditId::NONE) };
-        (0..3).for_each(|_| sampler.arrived(Method::DEFAULT));
-        sampler.refused(Method::DEFAULT);
+        let dropped = Departure { outcome: Outcome::Rejected, ..departure(90, 20, CreditId::NONE) };
+        (0..3).for_each(|_| sampler.record_arrival(Method::DEFAULT));
+        sampler.record_rejection(Method::DEFAULT);
         assert_eq!(samples.totals().in_server(), 2);
-        sampler.departed(Method::DEFAULT, &dropped);
+        sampler.record_departure(Method::DEFAULT, &dropped);
         assert_eq!(samples.totals().in_server(), 2, "its drop");
-        sampler.departed(Method::DEFAULT, &dropped);
+        sampler.record_departure(Method::DEFAULT, &dropped);
         assert_eq!(samples.totals().in_server(), 1, "one that was dropped when its turn came");
     }
 }

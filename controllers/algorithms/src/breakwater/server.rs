@@ -2,21 +2,21 @@
 //! Never here: the pool's laws (`law`).
 
 use super::allocation::Growth;
-use super::config::{Awareness, Config, Demand, Signal};
-use super::downstream::Limit;
-use super::drained::Drained;
-use super::law::{AutoLaw, DelayLaw, EfficiencyLaw, ForeignLaw, Law, PoolLaw};
-use super::overload::Overload;
+use super::backlog::BacklogAllowance;
+use super::config::{AllocatorAwareness, Config, DemandTracking, PoolSignal};
+use super::downstream::DownstreamLimit;
+use super::drained::DrainedSessions;
+use super::law::{AutoLaw, CustomPoolLaw, DelayLaw, EfficiencyLaw, Law, PoolLaw};
+use super::overload::OverloadDetector;
 use super::pool::Pool;
-use super::room::Room;
+use super::rotation::CreditRotation;
 use super::samples::{Sampler, Samples, class_of};
-use super::strangers::{Strangers, Trust};
-use super::turnover::Turnover;
+use super::untried::{UntriedPolicy, UntriedSessions};
 use super::usage::Usage;
 use crate::published::Version;
-use leeward_core::registry::{Environment, Provision};
+use leeward_core::registry::{CoreProvisioning, Environment};
 use leeward_core::server::{
-    Admission, Arrival, ControlLoop, CoresGranted, Departure, Downstream, Feedback, Gauges, Opened, Outcome,
+    Admission, Arrival, ControlLoop, CoreGrant, Departure, Downstream, Feedback, Gauges, Outcome, Registration,
     RejectReason, ServerHalves, Session, SessionSlot, Signals, Verdict,
 };
 use leeward_core::sync::Arc;
@@ -26,34 +26,39 @@ use leeward_core::units::{CreditId, Credits, Nanos, Priority, Time};
 pub fn halves(config: &Config, environment: &Environment) -> ServerHalves {
     let samples = Arc::new(Samples::new(environment.cores));
     let law: Box<dyn Law> = match config.signal {
-        Signal::Delay => Box::new(DelayLaw::new(config)),
-        Signal::Efficiency => Box::new(EfficiencyLaw::new(config, Arc::clone(&samples))),
-        Signal::Auto => Box::new(AutoLaw::new(config, environment.cores, Arc::clone(&samples))),
+        PoolSignal::Delay => Box::new(DelayLaw::new(config)),
+        PoolSignal::Efficiency => Box::new(EfficiencyLaw::new(config, Arc::clone(&samples))),
+        PoolSignal::Auto => Box::new(AutoLaw::new(config, environment.cores, Arc::clone(&samples))),
     };
-    halves_by(law, samples, config, environment)
+    halves_with_law(law, samples, config, environment)
 }
 
 /// The same with a law of the pool that somebody else brings.
-pub fn halves_under(law: Box<dyn PoolLaw>, config: &Config, environment: &Environment) -> ServerHalves {
+pub fn halves_with_pool_law(law: Box<dyn PoolLaw>, config: &Config, environment: &Environment) -> ServerHalves {
     let samples = Arc::new(Samples::new(environment.cores));
-    halves_by(Box::new(ForeignLaw::new(config, law)), samples, config, environment)
+    halves_with_law(Box::new(CustomPoolLaw::new(config, law)), samples, config, environment)
 }
 
-fn halves_by(law: Box<dyn Law>, samples: Arc<Samples>, config: &Config, environment: &Environment) -> ServerHalves {
+fn halves_with_law(
+    law: Box<dyn Law>,
+    samples: Arc<Samples>,
+    config: &Config,
+    environment: &Environment,
+) -> ServerHalves {
     let pool = Arc::new(Pool::new(config.initial_pool.into()));
     // An allocator that has not been heard of yet may have cores.
-    let room =
-        (config.allocator_aware == Awareness::On).then(|| Room::new(environment, config.aqm_threshold, config.period));
-    pool.set_room(room.as_ref().is_some_and(Room::is_open));
+    let room = (config.allocator_aware == AllocatorAwareness::On)
+        .then(|| BacklogAllowance::new(environment, config.aqm_threshold, config.period));
+    pool.set_allows_backlog(room.as_ref().is_some_and(BacklogAllowance::is_allowed));
     // Where cores come and go, `room` says what may wait. Efficiency judges by throughput alone.
     let is_watched = !config.version.is_published()
-        && config.signal != Signal::Efficiency
-        && environment.provision == Provision::Fixed;
-    let overload = is_watched.then(|| Overload::new(config.target, environment.slo));
+        && config.signal != PoolSignal::Efficiency
+        && environment.provisioning == CoreProvisioning::Fixed;
+    let overload = is_watched.then(|| OverloadDetector::new(config.target, environment.slo));
     // The delay signal has no use for what the responses say, and does not pay for it.
     let sampler = |core: u32| {
-        (config.signal != Signal::Delay)
-            .then(|| Sampler::new(Arc::clone(&samples), core as usize, config.late, long(config)))
+        (config.signal != PoolSignal::Delay)
+            .then(|| Sampler::new(Arc::clone(&samples), core as usize, config.deadline, long_wait(config)))
     };
     ServerHalves {
         cores: (0..environment.cores)
@@ -64,11 +69,11 @@ fn halves_by(law: Box<dyn Law>, samples: Arc<Samples>, config: &Config, environm
         control: Box::new(Control {
             period: config.period,
             law,
-            growth: (config.allocator_aware != Awareness::Off).then(|| Growth::new(config)),
-            room,
+            growth: (config.allocator_aware != AllocatorAwareness::Off).then(|| Growth::new(config)),
+            backlog: room,
             credits: config.credits,
-            limit: Limit::new(config),
-            trust: (!config.version.is_published()).then(|| Trust::new(config.target)),
+            limit: DownstreamLimit::new(config),
+            untried_policy: (!config.version.is_published()).then(|| UntriedPolicy::new(config.target)),
             overload,
             pool,
         }),
@@ -76,8 +81,8 @@ fn halves_by(law: Box<dyn Law>, samples: Arc<Samples>, config: &Config, environm
 }
 
 /// Wait for a core that makes a request late by itself. No wait is longer than what AQM lets through, so it is a tenth less than that.
-fn long(config: &Config) -> Nanos {
-    let most = if config.aqm { config.stale.min(config.late) } else { config.late };
+fn long_wait(config: &Config) -> Nanos {
+    let most = if config.aqm { config.stale.min(config.deadline) } else { config.deadline };
     most.scale(0.9)
 }
 
@@ -86,16 +91,16 @@ pub struct Core {
     version: Version,
     pool: Arc<Pool>,
     sampler: Option<Sampler>,
-    drained: Drained,
-    strangers: Strangers,
-    turnover: Turnover,
+    drained: DrainedSessions,
+    untried: UntriedSessions,
+    rotation: CreditRotation,
     credits: bool,
-    demand: Demand,
+    demand: DemandTracking,
     /// `Nanos::MAX` when AQM is off: no delay reaches it.
     aqm_threshold: Nanos,
     stale: Nanos,
     /// Delay from which a request can't be answered in time, however many cores come.
-    late: Nanos,
+    deadline: Nanos,
     max_window: i64,
     cores: i64,
     /// The round trip in which a session's use of its credits is counted, if it is.
@@ -108,24 +113,24 @@ impl Core {
             version: config.version,
             pool,
             sampler,
-            drained: Drained::new(config.waking),
-            strangers: Strangers::default(),
-            turnover: Turnover::new(config.target),
+            drained: DrainedSessions::new(config.waking),
+            untried: UntriedSessions::default(),
+            rotation: CreditRotation::new(config.target),
             credits: config.credits,
             demand: config.demand,
             aqm_threshold: if config.aqm { config.aqm_threshold } else { Nanos::MAX },
             stale: if config.aqm { config.stale } else { Nanos::MAX },
-            late: config.late,
+            deadline: config.deadline,
             max_window: config.max_window.into(),
             cores: environment.cores.into(),
-            round_trip: (config.signal == Signal::Auto).then_some(config.period),
+            round_trip: (config.signal == PoolSignal::Auto).then_some(config.period),
         }
     }
 
     /// Verdict on a request after a delay that has a threshold. Where cores can still be had, only a late request is
     /// rejected ([`super::room`]), and none before an overload is detected ([`super::overload`]).
     fn judge(&self, delay: Nanos, threshold: Nanos) -> Verdict {
-        let is_over = delay >= threshold && (delay >= self.late || !self.pool.has_room());
+        let is_over = delay >= threshold && (delay >= self.deadline || !self.pool.allows_backlog());
         if is_over && !self.pool.is_calm() { Verdict::Reject(RejectReason::Delay) } else { Verdict::Admit }
     }
 
@@ -137,13 +142,13 @@ impl Core {
 
     /// Whether a request is covered: by a credit that its session has, or had when it was sent; by trust; or else by a credit
     /// that is open now.
-    fn covers(&mut self, session: &mut Session) -> bool {
-        if !self.pool.distrusts() || !self.strangers.contains(session.slot) {
+    fn is_covered(&mut self, session: &mut Session) -> bool {
+        if !self.pool.charges_untried() || !self.untried.contains(session.slot) {
             return true;
         }
-        if self.pool.take_one() {
+        if self.pool.try_take() {
             session.window = Credits(session.window.0 + 1);
-            self.strangers.remove(session.slot);
+            self.untried.remove(session.slot);
             return true;
         }
         self.pool.sessions() <= self.cores
@@ -152,19 +157,19 @@ impl Core {
     /// The window as the message that carries it.
     fn feedback(&self, session: &Session, now: Time) -> Feedback {
         let credit = self.sampler.as_ref().map_or(CreditId::NONE, |sampler| sampler.stamp(now));
-        let custom = self.sampler.as_ref().map_or(0, |sampler| sampler.told().0);
+        let custom = self.sampler.as_ref().map_or(0, |sampler| sampler.client_percentile().0);
         Feedback { window: session.window, threshold: Priority::LOWEST, custom, credit }
     }
 
     /// Lazy distribution: the window that leaves with a message to this session. O(1), looks at no other session
     /// (Breakwater §4, eq. 5 and 6, with the additions of the published code in its order).
-    fn distribute(&mut self, session: &mut Session, cause: Cause, now: Time) {
+    fn distribute(&mut self, session: &mut Session, cause: MessageKind, now: Time) {
         let total = self.pool.total();
         let issued = self.pool.issued();
         let overcommit = self.pool.overcommit();
         let held = i64::from(session.window.0);
         let pending = i64::from(session.pending());
-        let known = self.known(session, now);
+        let known = self.known_demand(session, now);
 
         let mut window = held;
         if issued < total {
@@ -172,24 +177,29 @@ impl Core {
         } else if issued > total {
             window = held - 1;
         }
-        if cause == Cause::Wake || self.pool.sessions() <= self.cores {
+        if cause == MessageKind::Wake || self.pool.sessions() <= self.cores {
             window = window.max(overcommit);
         }
         // Stay with the clients that are being served: their responses carry the credit for free.
-        let stays = issued <= total || !self.pool.binds() || self.version.is_published();
-        if held > 0 && window == 0 && stays && cause != Cause::Drop && self.demand == Demand::Speculation {
+        let stays = issued <= total || !self.pool.reclaims_last_credit() || self.version.is_published();
+        if held > 0
+            && window == 0
+            && stays
+            && cause != MessageKind::Reject
+            && self.demand == DemandTracking::Speculation
+        {
             // A session with requests under way keeps its credits for them: it could not hand any on.
             let may_go_on = issued > total && pending == 0 && !self.version.is_published();
-            window = if may_go_on && self.turnover.is_due(now) { 0 } else { overcommit };
+            window = if may_go_on && self.rotation.is_due(now) { 0 } else { overcommit };
         }
         window = window.max(pending).min(self.max_window - 1);
         window = window.min(match self.demand {
-            Demand::Speculation => known + overcommit,
-            Demand::Synchronization => known,
+            DemandTracking::Speculation => known + overcommit,
+            DemandTracking::Synchronization => known,
         });
         self.set_window(session, window);
         if window > 0 {
-            self.strangers.remove(session.slot);
+            self.untried.remove(session.slot);
         }
     }
 
@@ -197,16 +207,16 @@ impl Core {
     fn admit(&mut self, session: &mut Session, event: &Arrival) -> Verdict {
         if self.credits {
             if let Some(round_trip) = self.round_trip {
-                session.update_state(|usage: &mut Usage| usage.note(event.now, round_trip));
+                session.update_state(|usage: &mut Usage| usage.record(event.now, round_trip));
             }
             self.drained.remove(session.slot);
-            if !self.covers(session) {
+            if !self.is_covered(session) {
                 return Verdict::Reject(RejectReason::Concurrency);
             }
             self.shrink_to_demand(session, event.now);
         }
         // Wherever it would wait, it would be late.
-        if !self.pool.is_calm() && !self.pool.takes_place(class_of(event.method)) {
+        if !self.pool.is_calm() && !self.pool.try_enter(class_of(event.method)) {
             return Verdict::Reject(RejectReason::Concurrency);
         }
         self.judge(event.delay, self.aqm_threshold)
@@ -214,12 +224,12 @@ impl Core {
 
     /// Credits that a session is known to have a use for. What it used of late counts as far as its share of the pool goes: who falls
     /// silent keeps that until it speaks again, and all who do hold no more than there is.
-    fn known(&self, session: &Session, now: Time) -> i64 {
+    fn known_demand(&self, session: &Session, now: Time) -> i64 {
         let told = i64::from(session.pending()) + i64::from(session.demand);
         let total = self.pool.total();
         match self.round_trip {
             Some(round_trip) if self.pool.issued() < total => {
-                let used = session.state::<Usage>().needs(now, round_trip);
+                let used = session.state::<Usage>().needed_credits(now, round_trip);
                 // The division is the dear part and rarely needed: few sessions send more than one request in a round trip.
                 if used > told { told.max(used.min(total / self.pool.sessions().max(1))) } else { told }
             }
@@ -230,7 +240,7 @@ impl Core {
     /// A session whose window exceeds what it can use gives the rest back at once; the client learns with the next
     /// message.
     fn shrink_to_demand(&self, session: &mut Session, now: Time) {
-        let known = self.known(session, now);
+        let known = self.known_demand(session, now);
         if i64::from(session.window.0) > known {
             self.set_window(session, known);
         }
@@ -238,8 +248,8 @@ impl Core {
 
     /// Puts a session without credit and without anything outstanding on the list. With synchronized demand only those
     /// that want something: the others will tell.
-    fn note_if_drained(&mut self, session: &Session) {
-        let wants = self.demand == Demand::Speculation || session.demand > 0;
+    fn enlist_if_drained(&mut self, session: &Session) {
+        let wants = self.demand == DemandTracking::Speculation || session.demand > 0;
         if session.window.0 == 0 && session.pending() == 0 && wants {
             self.drained.insert(session.slot);
         }
@@ -248,60 +258,60 @@ impl Core {
 
 /// Message that carries a window update.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Cause {
+enum MessageKind {
     Response,
-    Drop,
+    Reject,
     Wake,
     Demand,
 }
 
 impl Admission for Core {
-    fn open(&mut self, session: &mut Session, event: &Opened) {
+    fn open(&mut self, session: &mut Session, event: &Registration) {
         self.pool.session_opened();
         self.drained.reserve(session.slot);
         session.demand = event.demand;
         if self.credits {
-            self.strangers.insert(session.slot);
+            self.untried.insert(session.slot);
             // The published server hears of a session with its first message.
             if !self.version.is_published() || session.demand > 0 {
-                self.note_if_drained(session);
+                self.enlist_if_drained(session);
             }
         }
     }
 
     fn request(&mut self, session: &mut Session, event: &Arrival) -> Verdict {
         if let Some(sampler) = &self.sampler {
-            sampler.arrived(event.method);
+            sampler.record_arrival(event.method);
         }
         let verdict = self.admit(session, event);
         if let (Verdict::Reject(_), Some(sampler)) = (&verdict, &mut self.sampler) {
-            sampler.refused(event.method);
+            sampler.record_rejection(event.method);
         }
         verdict
     }
 
-    fn execute(&mut self, waited: Nanos) -> Verdict {
+    fn on_dequeue(&mut self, waited: Nanos) -> Verdict {
         let verdict = self.judge(waited, self.stale);
         if let (Verdict::Admit, Some(sampler)) = (&verdict, &self.sampler) {
-            sampler.waited(waited);
+            sampler.record_wait(waited);
         }
         verdict
     }
 
     fn reply(&mut self, session: &mut Session, event: &Departure) -> Feedback {
         if let Some(sampler) = &mut self.sampler {
-            sampler.departed(session.answered(), event);
+            sampler.record_departure(session.last_method(), event);
         }
         if !self.credits {
             return Feedback::NONE;
         }
         let cause = match event.outcome {
-            Outcome::Completed => Cause::Response,
-            Outcome::Dropped => Cause::Drop,
+            Outcome::Completed => MessageKind::Response,
+            Outcome::Rejected => MessageKind::Reject,
         };
         self.distribute(session, cause, event.now);
-        self.note_if_drained(session);
-        self.turnover.note(self.drained.is_empty(), event.now);
+        self.enlist_if_drained(session);
+        self.rotation.update(self.drained.is_empty(), event.now);
         self.feedback(session, event.now)
     }
 
@@ -321,11 +331,11 @@ impl Admission for Core {
             return None;
         }
         let before = session.window;
-        self.distribute(session, Cause::Demand, now);
+        self.distribute(session, MessageKind::Demand, now);
         if session.window.0 > 0 {
             self.drained.remove(session.slot);
         } else {
-            self.note_if_drained(session);
+            self.enlist_if_drained(session);
         }
         (session.window > before).then(|| self.feedback(session, now))
     }
@@ -334,26 +344,26 @@ impl Admission for Core {
         if self.drained.is_empty() {
             return None;
         }
-        if self.turnover.is_owed() {
+        if self.rotation.take_spare_credit() {
             self.pool.issue(1);
-        } else if !self.pool.take_one() {
-            self.pool.note_unmet_demand();
+        } else if !self.pool.try_take() {
+            self.pool.record_unmet_demand();
             return None;
         }
         self.drained.take(random)
     }
 
     fn wake(&mut self, session: &mut Session, now: Time) -> Feedback {
-        self.turnover.happened(now);
+        self.rotation.record_wake(now);
         // `next_to_wake` has counted one credit for this session.
         session.window = Credits(1);
-        self.distribute(session, Cause::Wake, now);
+        self.distribute(session, MessageKind::Wake, now);
         self.feedback(session, now)
     }
 
     fn close(&mut self, session: &mut Session, _: Time) {
         if let Some(sampler) = &self.sampler {
-            sampler.closed(session.pending());
+            sampler.record_close(session.pending());
         }
         self.drained.remove(session.slot);
         self.set_window(session, 0);
@@ -366,11 +376,11 @@ pub struct Control {
     period: Nanos,
     law: Box<dyn Law>,
     growth: Option<Growth>,
-    room: Option<Room>,
+    backlog: Option<BacklogAllowance>,
     credits: bool,
-    limit: Limit,
-    trust: Option<Trust>,
-    overload: Option<Overload>,
+    limit: DownstreamLimit,
+    untried_policy: Option<UntriedPolicy>,
+    overload: Option<OverloadDetector>,
     pool: Arc<Pool>,
 }
 
@@ -380,34 +390,34 @@ impl ControlLoop for Control {
     }
 
     fn tick(&mut self, signals: &Signals) {
-        self.limit.around(&self.pool, |pool| {
+        self.limit.apply_limited(&self.pool, |pool| {
             self.law.tick(pool, signals);
             if let Some(growth) = &self.growth {
                 growth.tick(pool, signals);
             }
         });
-        if let Some(room) = &mut self.room {
+        if let Some(room) = &mut self.backlog {
             room.tick(&self.pool, signals);
         }
         if let Some(overload) = &mut self.overload {
             overload.tick(&self.pool, signals, self.law.is_occupied());
         }
-        if let Some(trust) = &mut self.trust {
+        if let Some(trust) = &mut self.untried_policy {
             trust.tick(&self.pool, signals);
         }
     }
 
-    fn cores_granted(&mut self, event: &CoresGranted) {
+    fn on_core_grant(&mut self, event: &CoreGrant) {
         if let Some(growth) = &self.growth {
-            self.limit.around(&self.pool, |pool| growth.granted(pool, event));
+            self.limit.apply_limited(&self.pool, |pool| growth.on_core_grant(pool, event));
         }
-        if let Some(room) = &mut self.room {
-            room.changed(&self.pool, event);
+        if let Some(room) = &mut self.backlog {
+            room.on_core_grant(&self.pool, event);
         }
     }
 
-    fn downstream(&mut self, event: &Downstream) {
-        self.limit.tell(&self.pool, event);
+    fn set_downstream(&mut self, event: &Downstream) {
+        self.limit.set_downstream(&self.pool, event);
     }
 
     fn gauges(&self) -> Gauges {

@@ -9,27 +9,27 @@ use leeward_core::units::{Nanos, Time};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Usage {
     since: Time,
-    now: u32,
-    before: u32,
+    current: u32,
+    previous: u32,
 }
 
 impl Usage {
     /// A request has come.
-    pub(super) fn note(&mut self, at: Time, round_trip: Nanos) {
+    pub(super) fn record(&mut self, at: Time, round_trip: Nanos) {
         let passed = at.since(self.since);
         if passed >= round_trip {
-            self.before = if passed < round_trip * 2 { self.now } else { 0 };
-            self.now = 0;
+            self.previous = if passed < round_trip * 2 { self.current } else { 0 };
+            self.current = 0;
             self.since = at;
         }
-        self.now = self.now.saturating_add(1);
+        self.current = self.current.saturating_add(1);
     }
 
     /// Credits that it needs at this time to go on as it did. One comes with each answer anyway, and whoever has stopped needs none.
-    pub(super) fn needs(self, at: Time, round_trip: Nanos) -> i64 {
+    pub(super) fn needed_credits(self, at: Time, round_trip: Nanos) -> i64 {
         let most = match at.since(self.since) {
-            passed if passed < round_trip => self.now.max(self.before),
-            passed if passed < round_trip * 2 => self.now,
+            passed if passed < round_trip => self.current.max(self.previous),
+            passed if passed < round_trip * 2 => self.current,
             _ => 0,
         };
         if most > 1 { most.into() } else { 0 }
@@ -38,11 +38,11 @@ impl Usage {
 
 impl SessionState for Usage {
     fn from_words([since, counts]: [u64; 2]) -> Self {
-        Usage { since: Time(since), now: (counts >> 32) as u32, before: counts as u32 }
+        Usage { since: Time(since), current: (counts >> 32) as u32, previous: counts as u32 }
     }
 
     fn into_words(self) -> [u64; 2] {
-        [self.since.0, u64::from(self.now) << 32 | u64::from(self.before)]
+        [self.since.0, u64::from(self.current) << 32 | u64::from(self.previous)]
     }
 }
 
@@ -60,10 +60,10 @@ mod tests {
     fn used_at(times: &[u64], at: u64) -> i64 {
         let mut usage = Usage::from_words([0; 2]);
         for time in times {
-            usage.note(Time(time * 1_000), ROUND_TRIP);
+            usage.record(Time(time * 1_000), ROUND_TRIP);
         }
         assert_eq!(Usage::from_words(usage.into_words()), usage);
-        usage.needs(Time(at * 1_000), ROUND_TRIP)
+        usage.needed_credits(Time(at * 1_000), ROUND_TRIP)
     }
 
     #[test]

@@ -16,11 +16,11 @@ use leeward_core::units::Nanos;
 /// assert!(budget(ms(20), ms(16), ms(5)).is_spent());
 /// ```
 pub fn budget(left: Nanos, waited: Nanos, service: Nanos) -> Budget {
-    if left == Nanos::MAX { Budget::UNLIMITED } else { Budget::of_target(left, waited, service) }
+    if left == Nanos::MAX { Budget::UNLIMITED } else { Budget::from_target_delay(left, waited, service) }
 }
 
 /// Time that a request passes on to those that it asks when `passed` has gone by since it came with `left`: never more
 /// than it had.
-pub fn passed_on(left: Nanos, passed: Nanos) -> Nanos {
+pub fn remaining_after(left: Nanos, passed: Nanos) -> Nanos {
     if left == Nanos::MAX { left } else { left.saturating_sub(passed) }
 }

@@ -4,22 +4,22 @@
 use leeward_core::units::Nanos;
 
 /// Completions that make a capacity. Before that the level stays as it was, and lateness alone refuses.
-const ENOUGH: u64 = 16;
+const MIN_COMPLETIONS: u64 = 16;
 /// From this share of the target on a delay stands: cores never run dry, so completions are the capacity.
 const BUSY: f64 = 0.25;
 /// Demand over capacity that shows an overload at once, and the one that shows none any more. A service that is nearly full has
 /// queues of some length now and then, and works them off: refusals there help nobody.
-const CLEAR: f64 = 1.2;
-const NONE: f64 = 1.05;
+const ONSET_RATIO: f64 = 1.2;
+const END_RATIO: f64 = 1.05;
 /// Memories for which a delay stands above its target before that alone shows an overload.
-const LONG: f64 = 5.0;
+const STANDING_MEMORIES: f64 = 5.0;
 
 /// Events since the last update, and averages over the memory.
-pub(super) struct Observed {
+pub(super) struct Observation {
     /// The delay now.
     pub(super) delay: Nanos,
     /// The least of the interval.
-    pub(super) standing: Nanos,
+    pub(super) standing_delay: Nanos,
     /// Nanoseconds since the last update.
     pub(super) passed: f64,
     /// Weight of this update in an average.
@@ -38,21 +38,21 @@ pub(super) struct Observed {
 pub(super) struct Law {
     target: f64,
     /// Delay at which requests are late.
-    late: f64,
+    deadline: f64,
     gain: f64,
     increase: f64,
     /// Whether an overload is shown: before that everything is admitted.
-    shown: bool,
+    is_overloaded: bool,
     /// Nanoseconds for which the delay stood above its target, less those for which it did not since.
-    above: f64,
+    time_above: f64,
     /// Completions per nanosecond while cores were busy.
     capacity: f64,
     /// Busy nanoseconds that `capacity` is the mean of, up to the memory.
-    known: f64,
+    busy_time: f64,
     /// Completions of this busy time.
-    seen: u64,
+    busy_completions: u64,
     /// Nanoseconds since a delay stood.
-    quiet: f64,
+    quiet_time: f64,
     /// Cost per nanosecond to admit; infinite while everything is.
     allowed: f64,
 }
@@ -61,27 +61,27 @@ impl Law {
     pub(super) fn new(target: Nanos, late: Nanos, gain: f64, increase: f64) -> Self {
         Law {
             target: target.0.max(1) as f64,
-            late: late.max(target).0 as f64,
-            shown: false,
-            above: 0.0,
+            deadline: late.max(target).0 as f64,
+            is_overloaded: false,
+            time_above: 0.0,
             gain,
             increase,
             capacity: 0.0,
-            known: 0.0,
-            seen: 0,
-            quiet: f64::INFINITY,
+            busy_time: 0.0,
+            busy_completions: 0,
+            quiet_time: f64::INFINITY,
             allowed: f64::INFINITY,
         }
     }
 
     /// Cost per nanosecond that is to be admitted from now on; infinite: everything.
-    pub(super) fn update(&mut self, observed: &Observed) -> f64 {
-        let standing = observed.standing.0 as f64;
+    pub(super) fn update(&mut self, observed: &Observation) -> f64 {
+        let standing = observed.standing_delay.0 as f64;
         let stands = standing >= BUSY * self.target;
-        self.quiet = if stands { 0.0 } else { self.quiet + observed.passed };
+        self.quiet_time = if stands { 0.0 } else { self.quiet_time + observed.passed };
         self.learn(observed);
         if stands {
-            if self.seen >= ENOUGH {
+            if self.busy_completions >= MIN_COMPLETIONS {
                 let error = ((self.target - standing) / self.target).clamp(-1.0, 1.0);
                 self.allowed = self.capacity * observed.cost * (1.0 + self.gain * error);
             }
@@ -93,8 +93,8 @@ impl Law {
             // Nothing stands: more than was admitted, and no less than before.
             self.allowed = self.allowed.max(observed.admitted) + self.increase * observed.demand;
         }
-        self.look(observed);
-        if self.allowed >= observed.demand || !self.shown {
+        self.detect_overload(observed);
+        if self.allowed >= observed.demand || !self.is_overloaded {
             self.allowed = f64::INFINITY;
         }
         self.allowed
@@ -102,37 +102,38 @@ impl Law {
 
     /// Looks whether an overload is shown: by demand that is clearly more than the capacity, by a delay at which requests are
     /// late, or by one that has stood for long. It is over when demand fits and the delay is below its target.
-    fn look(&mut self, observed: &Observed) {
-        let standing = observed.standing.0 as f64;
+    fn detect_overload(&mut self, observed: &Observation) {
+        let standing = observed.standing_delay.0 as f64;
         let capacity = self.capacity * observed.cost;
         if standing >= self.target {
-            self.above = (self.above + observed.passed).min(LONG * observed.memory);
-            let proof =
-                observed.demand >= CLEAR * capacity || standing >= self.late || self.above >= LONG * observed.memory;
-            self.shown |= proof && self.seen >= ENOUGH;
+            self.time_above = (self.time_above + observed.passed).min(STANDING_MEMORIES * observed.memory);
+            let proof = observed.demand >= ONSET_RATIO * capacity
+                || standing >= self.deadline
+                || self.time_above >= STANDING_MEMORIES * observed.memory;
+            self.is_overloaded |= proof && self.busy_completions >= MIN_COMPLETIONS;
         } else {
-            self.above = (self.above - observed.passed).max(0.0);
-            self.shown &= observed.demand > NONE * capacity;
+            self.time_above = (self.time_above - observed.passed).max(0.0);
+            self.is_overloaded &= observed.demand > END_RATIO * capacity;
         }
     }
 
     /// Whether the capacity that was learned when a delay last stood is still believed.
-    fn is_remembered(&self, observed: &Observed) -> bool {
-        self.seen >= ENOUGH && self.quiet < observed.memory
+    fn is_remembered(&self, observed: &Observation) -> bool {
+        self.busy_completions >= MIN_COMPLETIONS && self.quiet_time < observed.memory
     }
 
-    fn learn(&mut self, observed: &Observed) {
+    fn learn(&mut self, observed: &Observation) {
         if (observed.delay.0 as f64) < BUSY * self.target {
             // What is completed beside free cores is the demand. An overload a while later may find another capacity.
             if !self.is_remembered(observed) {
-                (self.known, self.seen) = (0.0, 0);
+                (self.busy_time, self.busy_completions) = (0.0, 0);
             }
             return;
         }
-        self.seen = self.seen.saturating_add(observed.completions);
-        self.known += observed.passed;
+        self.busy_completions = self.busy_completions.saturating_add(observed.completions);
+        self.busy_time += observed.passed;
         // The mean of this busy time until it is longer than the memory, an average over the memory from then on.
-        let weight = observed.weight.max(observed.passed / self.known);
+        let weight = observed.weight.max(observed.passed / self.busy_time);
         self.capacity += weight * (observed.completions as f64 / observed.passed - self.capacity);
     }
 }
@@ -143,11 +144,11 @@ mod tests {
 
     const MS: f64 = 1e6;
 
-    fn observed(delay_ms: f64, completions: u64, admitted: f64, demand: f64) -> Observed {
+    fn observed(delay_ms: f64, completions: u64, admitted: f64, demand: f64) -> Observation {
         let delay = Nanos((delay_ms * MS) as u64);
-        Observed {
+        Observation {
             delay,
-            standing: delay,
+            standing_delay: delay,
             passed: MS,
             weight: 0.01,
             memory: 100.0 * MS,

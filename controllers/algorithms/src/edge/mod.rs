@@ -13,20 +13,20 @@ mod share;
 mod standing;
 mod table;
 
-use law::{Law, Observed};
+use law::{Law, Observation};
 use leeward_core::client::ClientParts;
 use leeward_core::client::params::{CLIENT_DELAY, CLIENT_QUEUE, MAX_OUTSTANDING, client_config};
 use leeward_core::none::SendAll;
-use leeward_core::params::{Kind, ParamSpec, Params};
+use leeward_core::params::{ParamKind, ParamSpec, Params};
 use leeward_core::registry::{Algorithm, Environment};
 use leeward_core::server::{
     Admission, Arrival, ControlLoop, Gauges, RejectReason, ServerHalves, Session, Signals, Verdict,
 };
-use leeward_core::sync::{Arc, AtomicU64, Ordering, Padded};
+use leeward_core::sync::{Arc, AtomicU64, CachePadded, Ordering};
 use leeward_core::units::{Cost, Nanos, Time};
 use share::Shares;
-use standing::Standing;
-use table::Table;
+use standing::StandingDelay;
+use table::TenantTable;
 
 /// The registry's entry.
 pub const ALGORITHM: Algorithm = Algorithm {
@@ -36,60 +36,66 @@ pub const ALGORITHM: Algorithm = Algorithm {
     params: &[
         ParamSpec {
             name: "target",
-            kind: Kind::SPAN,
+            kind: ParamKind::ANY_DURATION,
             default: "40 % of the SLO",
             doc: "queueing delay that may stand",
-            tune: &["20us", "40us", "60us", "80us", "100us", "120us"],
+            tuning_values: &["20us", "40us", "60us", "80us", "100us", "120us"],
         },
         ParamSpec {
             name: "lateness",
-            kind: Kind::SPAN,
+            kind: ParamKind::ANY_DURATION,
             default: "90 % of the SLO less the round trip",
             doc: "a request that has waited longer is refused, whatever its priority",
-            tune: &["120us", "140us", "160us", "180us"],
+            tuning_values: &["120us", "140us", "160us", "180us"],
         },
-        ParamSpec { name: "level", kind: Kind::SWITCH, default: "on", doc: "off: lateness alone", tune: &[] },
+        ParamSpec {
+            name: "level",
+            kind: ParamKind::SWITCH,
+            default: "on",
+            doc: "off: lateness alone",
+            tuning_values: &[],
+        },
         ParamSpec {
             name: "period",
-            kind: Kind::SPAN,
+            kind: ParamKind::ANY_DURATION,
             default: "SLO / 20, from 100us to 10ms",
             doc: "how often the level is computed",
-            tune: &["50us", "100us", "200us", "1ms"],
+            tuning_values: &["50us", "100us", "200us", "1ms"],
         },
         ParamSpec {
             name: "memory",
-            kind: Kind::SPAN,
+            kind: ParamKind::ANY_DURATION,
             default: "5 x the SLO, at least 2ms",
             doc: "time over which demand and capacity are averaged",
-            tune: &["500us", "1ms", "2ms", "5ms", "20ms"],
+            tuning_values: &["500us", "1ms", "2ms", "5ms", "20ms"],
         },
         ParamSpec {
             name: "gain",
-            kind: Kind::Number { min: 0.0, max: 1.0 },
+            kind: ParamKind::Number { min: 0.0, max: 1.0 },
             default: "0.3",
             doc: "share of the capacity that is added or taken when the standing delay is nothing or twice its target",
-            tune: &["0.1", "0.2", "0.3", "0.5"],
+            tuning_values: &["0.1", "0.2", "0.3", "0.5"],
         },
         ParamSpec {
             name: "increase",
-            kind: Kind::Number { min: 0.0001, max: 1.0 },
+            kind: ParamKind::Number { min: 0.0001, max: 1.0 },
             default: "1%",
             doc: "share of demand by which more is admitted per period while no delay stands",
-            tune: &["0.5%", "1%", "2%"],
+            tuning_values: &["0.5%", "1%", "2%"],
         },
         ParamSpec {
             name: "costs",
-            kind: Kind::SWITCH,
+            kind: ParamKind::SWITCH,
             default: "on",
             doc: "off: every request counts as one",
-            tune: &[],
+            tuning_values: &[],
         },
         ParamSpec {
             name: "tenants",
-            kind: Kind::Count { min: 1, max: 65_536 },
+            kind: ParamKind::Count { min: 1, max: 65_536 },
             default: "256",
             doc: "tenants that are told apart at once; others share places by chance",
-            tune: &[],
+            tuning_values: &[],
         },
         CLIENT_QUEUE,
         ParamSpec { default: "none", ..CLIENT_DELAY },
@@ -111,9 +117,12 @@ fn halves(params: &Params, environment: &Environment) -> ServerHalves {
     let memory = params.duration("memory", (slo * 5).max(Nanos::from_millis(2)));
     let tenants = params.count("tenants", 256) as usize;
     let cores = environment.cores.max(1) as usize;
-    let shared =
-        Arc::new(Shared { table: Table::new(tenants), cores: (0..cores).map(|_| Padded::default()).collect() });
-    let bounds = Bounds { free: target.scale(FREE), target, lateness, level: params.choice("level", "on") == "on" };
+    let shared = Arc::new(Shared {
+        table: TenantTable::new(tenants),
+        cores: (0..cores).map(|_| CachePadded::default()).collect(),
+    });
+    let bounds =
+        DelayBounds { free_delay: target.scale(FREE), target, lateness, level: params.choice("level", "on") == "on" };
     let costs = params.choice("costs", "on") == "on";
     let core = |index| Box::new(Core { index, bounds, costs, shared: Arc::clone(&shared) }) as Box<dyn Admission>;
     ServerHalves {
@@ -121,11 +130,11 @@ fn halves(params: &Params, environment: &Environment) -> ServerHalves {
         control: Box::new(Control {
             period,
             memory,
-            standing: Standing::new(target * 2),
+            standing: StandingDelay::new(target * 2),
             law: Law::new(target, lateness, params.number("gain", 0.3), params.number("increase", 0.01)),
-            shares: Shares::new(shared.table.places()),
+            shares: Shares::new(shared.table.slots()),
             shared,
-            before: Admitted::default(),
+            last_totals: AdmittedTotals::default(),
             updated: Time::ZERO,
             admitted: 0.0,
             requests: 0.0,
@@ -134,17 +143,17 @@ fn halves(params: &Params, environment: &Environment) -> ServerHalves {
 }
 
 #[derive(Clone, Copy)]
-struct Bounds {
-    free: Nanos,
+struct DelayBounds {
+    free_delay: Nanos,
     target: Nanos,
     lateness: Nanos,
     level: bool,
 }
 
-impl Bounds {
+impl DelayBounds {
     /// Part of a level that still counts at a delay: all of it up to the target, nothing where requests are late. The level itself
     /// follows a delay only after it has stood for a while.
-    fn ease(&self, delay: Nanos) -> f64 {
+    fn level_weight(&self, delay: Nanos) -> f64 {
         let (above, room) = (delay.saturating_sub(self.target).0, self.lateness.saturating_sub(self.target).0);
         1.0 - (above as f64 / room.max(1) as f64).min(1.0)
     }
@@ -152,18 +161,18 @@ impl Bounds {
 
 /// Counters and levels that all cores and the slow half share.
 struct Shared {
-    table: Table,
-    cores: Vec<Padded<Counts>>,
+    table: TenantTable,
+    cores: Vec<CachePadded<CoreCounters>>,
 }
 
 /// Requests that a core admitted, and their cost.
 #[derive(Default)]
-struct Counts {
+struct CoreCounters {
     requests: AtomicU64,
     cost: AtomicU64,
 }
 
-impl Counts {
+impl CoreCounters {
     /// Counts an admitted request. A core is its own counters' only writer: a store costs a fifth of an atomic addition.
     fn count(&self, cost: Cost) {
         let add = |counter: &AtomicU64, count: u64| {
@@ -175,14 +184,14 @@ impl Counts {
 }
 
 #[derive(Clone, Copy, Default)]
-struct Admitted {
+struct AdmittedTotals {
     requests: u64,
     cost: u64,
 }
 
 impl Shared {
-    fn admitted(&self) -> Admitted {
-        self.cores.iter().fold(Admitted::default(), |sum, core| Admitted {
+    fn admitted(&self) -> AdmittedTotals {
+        self.cores.iter().fold(AdmittedTotals::default(), |sum, core| AdmittedTotals {
             requests: sum.requests.wrapping_add(core.0.requests.load(Ordering::Relaxed)),
             cost: sum.cost.wrapping_add(core.0.cost.load(Ordering::Relaxed)),
         })
@@ -191,7 +200,7 @@ impl Shared {
 
 struct Core {
     index: usize,
-    bounds: Bounds,
+    bounds: DelayBounds,
     /// Requests count as much as they cost.
     costs: bool,
     shared: Arc<Shared>,
@@ -200,12 +209,12 @@ struct Core {
 impl Core {
     fn judge(&mut self, event: &Arrival) -> Verdict {
         let cost = if self.costs { event.cost } else { Cost::ONE };
-        let place = self.shared.table.note(event.tenant, event.priority, cost);
+        let place = self.shared.table.record(event.tenant, event.priority, cost);
         if event.budget.is_spent() {
             return Verdict::Reject(RejectReason::Delay);
         }
-        let binds = self.bounds.level && event.delay >= self.bounds.free;
-        if binds && !place.admits(event.priority, event.random, self.bounds.ease(event.delay)) {
+        let binds = self.bounds.level && event.delay >= self.bounds.free_delay;
+        if binds && !place.admits(event.priority, event.random, self.bounds.level_weight(event.delay)) {
             return Verdict::Reject(place.reason());
         }
         self.shared.cores[self.index].0.count(cost);
@@ -218,7 +227,7 @@ impl Admission for Core {
         self.judge(event)
     }
 
-    fn execute(&mut self, waited: Nanos) -> Verdict {
+    fn on_dequeue(&mut self, waited: Nanos) -> Verdict {
         if waited > self.bounds.lateness { Verdict::Reject(RejectReason::Delay) } else { Verdict::Admit }
     }
 }
@@ -226,12 +235,12 @@ impl Admission for Core {
 struct Control {
     period: Nanos,
     memory: Nanos,
-    standing: Standing,
+    standing: StandingDelay,
     law: Law,
     shares: Shares,
     shared: Arc<Shared>,
     /// At the last tick.
-    before: Admitted,
+    last_totals: AdmittedTotals,
     updated: Time,
     /// Cost admitted per nanosecond, averaged.
     admitted: f64,
@@ -258,18 +267,18 @@ impl ControlLoop for Control {
             return;
         }
         self.updated = signals.now;
-        let delay = self.standing.note(signals.now, signals.delay());
+        let delay = self.standing.record(signals.now, signals.delay());
         let weight = passed / (passed + self.memory.0 as f64);
         let admitted = self.shared.admitted();
-        let cost = admitted.cost.wrapping_sub(self.before.cost) as f64;
-        let requests = admitted.requests.wrapping_sub(self.before.requests) as f64;
-        self.before = admitted;
+        let cost = admitted.cost.wrapping_sub(self.last_totals.cost) as f64;
+        let requests = admitted.requests.wrapping_sub(self.last_totals.requests) as f64;
+        self.last_totals = admitted;
         self.admitted += weight * (cost / passed - self.admitted);
         self.requests += weight * (requests / passed - self.requests);
-        let demand = self.shares.note(&self.shared.table, passed, weight);
-        let allowed = self.law.update(&Observed {
+        let demand = self.shares.record(&self.shared.table, passed, weight);
+        let allowed = self.law.update(&Observation {
             delay: signals.delay(),
-            standing: delay,
+            standing_delay: delay,
             passed,
             weight,
             memory: self.memory.0 as f64,

@@ -1,11 +1,11 @@
 //! Division of what is admitted: equal shares for all tenants, the rest of a share that its tenant does not ask for
 //! to the others (max-min), and inside a tenant the most important requests first. Never here: how much is admitted in all.
 
-use super::table::{Bounds, LEVELS, Level, Table};
+use super::table::{LEVELS, Level, LevelBounds, TenantTable};
 
 /// Averaged demand of each place of the table, by priority.
 pub(super) struct Shares {
-    places: Vec<Demand>,
+    slots: Vec<SlotDemand>,
     /// Demand of each place, all priorities together.
     totals: Vec<f64>,
     /// Demands of the limited, while shares are divided.
@@ -13,9 +13,9 @@ pub(super) struct Shares {
     level: f64,
 }
 
-struct Demand {
+struct SlotDemand {
     /// Counters at the last tick.
-    before: [u64; LEVELS],
+    last_counts: [u64; LEVELS],
     /// Cost per nanosecond, averaged.
     rate: [f64; LEVELS],
     /// Whether the place has a level.
@@ -24,17 +24,17 @@ struct Demand {
 
 /// Part of a share that is left when a delay above the target nears what is late: cores catch up, and the most important stay
 /// inside. Tuned on `edge-classes`: from 0.5 to 0.75 the highest of three classes loses 0.1 to 0.2 % at twice the capacity.
-const FIRM: f64 = 0.65;
+const STRICT_SHARE: f64 = 0.65;
 
 /// A tenant whose demand has fallen to this many units per second gives its place back.
-const GONE: f64 = 1e-11;
+const MIN_DEMAND: f64 = 1e-11;
 
 impl Shares {
     pub(super) fn new(places: usize) -> Self {
-        let demand = || Demand { before: [0; LEVELS], rate: [0.0; LEVELS], limited: false };
+        let demand = || SlotDemand { last_counts: [0; LEVELS], rate: [0.0; LEVELS], limited: false };
         let totals = vec![0.0; places];
         Shares {
-            places: (0..places).map(|_| demand()).collect(),
+            slots: (0..places).map(|_| demand()).collect(),
             totals,
             sorted: Vec::with_capacity(places),
             level: 128.0,
@@ -42,24 +42,24 @@ impl Shares {
     }
 
     /// Adds what has arrived in `passed` nanoseconds to the averages. Returns the demand of all.
-    pub(super) fn note(&mut self, table: &Table, passed: f64, weight: f64) -> f64 {
+    pub(super) fn record(&mut self, table: &TenantTable, passed: f64, weight: f64) -> f64 {
         let mut all = 0.0;
         for (index, total) in self.totals.iter_mut().enumerate() {
             if *total == 0.0 && !table.is_taken(index) {
                 continue;
             }
-            let (place, demand) = (table.place(index), &mut self.places[index]);
+            let (place, demand) = (table.slot(index), &mut self.slots[index]);
             *total = 0.0;
             for (level, rate) in demand.rate.iter_mut().enumerate() {
                 let count = place.count(level);
-                let came = count.wrapping_sub(demand.before[level]) as f64;
-                demand.before[level] = count;
+                let came = count.wrapping_sub(demand.last_counts[level]) as f64;
+                demand.last_counts[level] = count;
                 *rate += weight * (came / passed - *rate);
                 *total += *rate;
             }
-            if *total < GONE {
+            if *total < MIN_DEMAND {
                 (demand.rate, demand.limited, *total) = ([0.0; LEVELS], false, 0.0);
-                table.free(index);
+                table.release(index);
             }
             all += *total;
         }
@@ -67,7 +67,7 @@ impl Shares {
     }
 
     /// Sets the levels so that `allowed` is admitted per nanosecond.
-    pub(super) fn divide(&mut self, table: &Table, allowed: f64) {
+    pub(super) fn divide(&mut self, table: &TenantTable, allowed: f64) {
         let share = self.water_level(allowed);
         let alone = self.totals.iter().filter(|total| **total > 0.0).count() <= 1;
         let mut lowest = Level::OPEN;
@@ -75,22 +75,22 @@ impl Shares {
             if *total == 0.0 {
                 continue;
             }
-            let demand = &mut self.places[index];
+            let demand = &mut self.slots[index];
             let limited = *total > share;
             if !limited && !demand.limited {
                 continue;
             }
             demand.limited = limited;
             if !limited {
-                table.place(index).set(Bounds::OPEN);
+                table.slot(index).set(LevelBounds::OPEN);
                 continue;
             }
-            let (level, firm) = (level_of(&demand.rate, share), level_of(&demand.rate, share * FIRM));
+            let (level, firm) = (level_of(&demand.rate, share), level_of(&demand.rate, share * STRICT_SHARE));
             lowest = lowest.min(level);
             // A tenant beside others that get all they ask for, or as much as this one, is over its share.
-            table.place(index).set(Bounds { level, firm, is_share: !alone });
+            table.slot(index).set(LevelBounds { level, strict: firm, is_share: !alone });
         }
-        self.level = lowest.as_number();
+        self.level = lowest.to_f64();
     }
 
     /// The share `f` for which `Σ min(demand, f) = allowed`.
@@ -138,15 +138,15 @@ mod tests {
 
     /// Tenants with these demands; the shares that `allowed` gives.
     fn divided(demands: &[u64], allowed: f64) -> Vec<f64> {
-        let table = Table::new(64);
-        let mut shares = Shares::new(table.places());
+        let table = TenantTable::new(64);
+        let mut shares = Shares::new(table.slots());
         for (tenant, demand) in demands.iter().enumerate() {
             for count in 0..*demand {
                 let priority = Priority::new((count % 128 + 1) as u8);
-                let _ = table.note(Tenant(tenant as u32), priority, Cost(1));
+                let _ = table.record(Tenant(tenant as u32), priority, Cost(1));
             }
         }
-        let _ = shares.note(&table, 1.0, 1.0);
+        let _ = shares.record(&table, 1.0, 1.0);
         shares.divide(&table, allowed);
         (0..demands.len())
             .map(|tenant| {

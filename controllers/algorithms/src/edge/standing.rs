@@ -4,30 +4,35 @@
 use leeward_core::units::{Nanos, Time};
 
 /// Windowed minimum in two halves: between one and two halves of the interval are remembered.
-pub(super) struct Standing {
+pub(super) struct StandingDelay {
     half: Nanos,
-    began: Time,
-    before: Nanos,
+    start: Time,
+    previous: Nanos,
     current: Nanos,
 }
 
-impl Standing {
+impl StandingDelay {
     /// Over an `interval`. Until one half of it has passed nothing stands.
     pub(super) fn new(interval: Nanos) -> Self {
-        Standing { half: (interval / 2).max(Nanos(1)), began: Time::ZERO, before: Nanos::ZERO, current: Nanos::MAX }
+        StandingDelay {
+            half: (interval / 2).max(Nanos(1)),
+            start: Time::ZERO,
+            previous: Nanos::ZERO,
+            current: Nanos::MAX,
+        }
     }
 
     /// Takes a sample; returns the standing delay.
-    pub(super) fn note(&mut self, now: Time, sample: Nanos) -> Nanos {
-        let passed = now.since(self.began);
+    pub(super) fn record(&mut self, now: Time, sample: Nanos) -> Nanos {
+        let passed = now.since(self.start);
         if passed >= self.half {
             // A sample is all that is known of a silence that was longer than the interval.
-            self.before = if passed >= self.half * 2 { sample } else { self.current };
+            self.previous = if passed >= self.half * 2 { sample } else { self.current };
             self.current = Nanos::MAX;
-            self.began = now;
+            self.start = now;
         }
         self.current = self.current.min(sample);
-        self.current.min(self.before)
+        self.current.min(self.previous)
     }
 }
 
@@ -36,8 +41,8 @@ mod tests {
     use super::*;
 
     fn stands(samples: impl Iterator<Item = (u64, u64)>) -> u64 {
-        let mut standing = Standing::new(Nanos(100));
-        samples.map(|(at, sample)| standing.note(Time(at), Nanos(sample)).0).last().unwrap()
+        let mut standing = StandingDelay::new(Nanos(100));
+        samples.map(|(at, sample)| standing.record(Time(at), Nanos(sample)).0).last().unwrap()
     }
 
     #[test]

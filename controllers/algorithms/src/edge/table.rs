@@ -9,44 +9,44 @@ use leeward_core::units::{Cost, Priority, Tenant};
 /// Priorities that are told apart.
 pub(super) const LEVELS: usize = Priority::LOWEST.level() as usize;
 /// Places that a tenant looks at.
-const LOOKS: usize = 8;
+const PROBES: usize = 8;
 /// A place's tenant when it has none. Others are stored as their number plus one.
 const FREE: u64 = 0;
 
-pub(super) struct Table {
+pub(super) struct TenantTable {
     /// Tenants of the places, side by side: the slow half looks at all of them each period.
     tenants: Vec<AtomicU64>,
-    places: Vec<Place>,
+    slots: Vec<TenantSlot>,
     /// The first so many are taken by one tenant each; those behind are shared.
-    own: usize,
+    exclusive: usize,
 }
 
-pub(super) struct Place {
+pub(super) struct TenantSlot {
     /// Cost that has arrived, by priority.
-    arrived: [AtomicU64; LEVELS],
+    arrivals: [AtomicU64; LEVELS],
     /// [`Bounds`] in bits.
     bounds: AtomicU64,
 }
 
-impl Table {
+impl TenantTable {
     pub(super) fn new(tenants: usize) -> Self {
         let own = tenants.max(1);
         // Enough that a flood of made-up tenants fills few of the places that a real one falls into.
         let shared = (own / 4).max(1);
-        Table::of(own, shared)
+        TenantTable::with_slots(own, shared)
     }
 
-    fn of(own: usize, shared: usize) -> Self {
+    fn with_slots(own: usize, shared: usize) -> Self {
         let tenants = (0..own + shared).map(|_| AtomicU64::new(FREE)).collect();
-        Table { tenants, places: (0..own + shared).map(|_| Place::new()).collect(), own }
+        TenantTable { tenants, slots: (0..own + shared).map(|_| TenantSlot::new()).collect(), exclusive: own }
     }
 
-    pub(super) fn places(&self) -> usize {
-        self.places.len()
+    pub(super) fn slots(&self) -> usize {
+        self.slots.len()
     }
 
-    pub(super) fn place(&self, index: usize) -> &Place {
-        &self.places[index]
+    pub(super) fn slot(&self, index: usize) -> &TenantSlot {
+        &self.slots[index]
     }
 
     pub(super) fn is_taken(&self, index: usize) -> bool {
@@ -54,26 +54,26 @@ impl Table {
     }
 
     /// Gives a place back. A core that counts at this moment counts for the next tenant: a request too many.
-    pub(super) fn free(&self, index: usize) {
-        self.places[index].bounds.store(Bounds::OPEN.bits(), Ordering::Relaxed);
+    pub(super) fn release(&self, index: usize) {
+        self.slots[index].bounds.store(LevelBounds::OPEN.to_bits(), Ordering::Relaxed);
         self.tenants[index].store(FREE, Ordering::Relaxed);
     }
 
     /// Counts a request of `tenant`; returns the tenant's place.
-    pub(super) fn note(&self, tenant: Tenant, priority: Priority, cost: Cost) -> &Place {
+    pub(super) fn record(&self, tenant: Tenant, priority: Priority, cost: Cost) -> &TenantSlot {
         let place = self.find(tenant);
-        place.arrived[index_of(priority)].fetch_add(cost.0.max(1).into(), Ordering::Relaxed);
+        place.arrivals[index_of(priority)].fetch_add(cost.0.max(1).into(), Ordering::Relaxed);
         place
     }
 
     /// The tenant's place, taken if need be.
-    pub(super) fn find(&self, tenant: Tenant) -> &Place {
+    pub(super) fn find(&self, tenant: Tenant) -> &TenantSlot {
         let name = u64::from(tenant.0) + 1;
         // Fibonacci hashing: neighbouring numbers fall far apart.
         let hash = name.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 32;
-        let looks = || (0..LOOKS.min(self.own)).map(|step| (hash as usize + step) % self.own);
+        let looks = || (0..PROBES.min(self.exclusive)).map(|step| (hash as usize + step) % self.exclusive);
         if let Some(index) = looks().find(|index| self.tenants[*index].load(Ordering::Relaxed) == name) {
-            return &self.places[index];
+            return &self.slots[index];
         }
         // Another core may take a place meanwhile, for this very tenant perhaps.
         let taken = looks().find(|index| match self.tenants[*index].load(Ordering::Relaxed) {
@@ -84,32 +84,35 @@ impl Table {
             other => other == name,
         });
         let index = taken.unwrap_or_else(|| {
-            let index = self.own + hash as usize % (self.places.len() - self.own);
+            let index = self.exclusive + hash as usize % (self.slots.len() - self.exclusive);
             self.tenants[index].store(u64::MAX, Ordering::Relaxed);
             index
         });
-        &self.places[index]
+        &self.slots[index]
     }
 }
 
-impl Place {
+impl TenantSlot {
     fn new() -> Self {
-        Place { arrived: std::array::from_fn(|_| AtomicU64::new(0)), bounds: AtomicU64::new(Bounds::OPEN.bits()) }
+        TenantSlot {
+            arrivals: std::array::from_fn(|_| AtomicU64::new(0)),
+            bounds: AtomicU64::new(LevelBounds::OPEN.to_bits()),
+        }
     }
 
     pub(super) fn count(&self, level: usize) -> u64 {
-        self.arrived[level].load(Ordering::Relaxed)
+        self.arrivals[level].load(Ordering::Relaxed)
     }
 
-    pub(super) fn set(&self, bounds: Bounds) {
-        self.bounds.store(bounds.bits(), Ordering::Relaxed);
+    pub(super) fn set(&self, bounds: LevelBounds) {
+        self.bounds.store(bounds.to_bits(), Ordering::Relaxed);
     }
 
     /// Whether a request of this priority is let in, at an `ease` of 1 by the level and of 0 by the firm one; `random` decides
     /// for those on the border itself.
     pub(super) fn admits(&self, priority: Priority, random: u64, ease: f64) -> bool {
-        let bounds = Bounds::of_bits(self.bounds.load(Ordering::Relaxed));
-        let border = bounds.between(ease);
+        let bounds = LevelBounds::from_bits(self.bounds.load(Ordering::Relaxed));
+        let border = bounds.interpolate(ease);
         let (whole, part) = (border >> PART_BITS, border & (PART - 1));
         let index = index_of(priority) as u32;
         index < whole || (index == whole && (random >> (64 - PART_BITS)) < u64::from(part))
@@ -117,7 +120,7 @@ impl Place {
 
     /// Why this place's level refuses.
     pub(super) fn reason(&self) -> RejectReason {
-        let bounds = Bounds::of_bits(self.bounds.load(Ordering::Relaxed));
+        let bounds = LevelBounds::from_bits(self.bounds.load(Ordering::Relaxed));
         if bounds.is_share { RejectReason::Share } else { RejectReason::Priority }
     }
 }
@@ -145,42 +148,42 @@ impl Level {
     }
 
     /// As a priority with a fraction, 1..=128.
-    pub(super) fn as_number(self) -> f64 {
+    pub(super) fn to_f64(self) -> f64 {
         (f64::from(self.0) / f64::from(PART)).clamp(1.0, LEVELS as f64)
     }
 }
 
 /// Borders of a place: at the target delay, and where requests are about to be late.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Bounds {
+pub(super) struct LevelBounds {
     pub(super) level: Level,
     /// Not above `level`.
-    pub(super) firm: Level,
+    pub(super) strict: Level,
     /// Whether refusals are for a tenant's share.
     pub(super) is_share: bool,
 }
 
-impl Bounds {
+impl LevelBounds {
     /// Everything is admitted.
-    pub(super) const OPEN: Bounds = Bounds { level: Level::OPEN, firm: Level::OPEN, is_share: false };
+    pub(super) const OPEN: LevelBounds = LevelBounds { level: Level::OPEN, strict: Level::OPEN, is_share: false };
     const SHARE: u64 = 1 << 63;
 
-    const fn bits(self) -> u64 {
-        let share = if self.is_share { Bounds::SHARE } else { 0 };
-        share | (self.level.0 as u64) << 32 | self.firm.0 as u64
+    const fn to_bits(self) -> u64 {
+        let share = if self.is_share { LevelBounds::SHARE } else { 0 };
+        share | (self.level.0 as u64) << 32 | self.strict.0 as u64
     }
 
-    fn of_bits(bits: u64) -> Self {
+    fn from_bits(bits: u64) -> Self {
         let level = Level((bits >> 32) as u32 & !(1 << 31));
-        Bounds { level, firm: Level(bits as u32), is_share: bits & Bounds::SHARE != 0 }
+        LevelBounds { level, strict: Level(bits as u32), is_share: bits & LevelBounds::SHARE != 0 }
     }
 
     /// The border at an `ease`, in a level's bits.
-    fn between(self, ease: f64) -> u32 {
-        if ease >= 1.0 || self.firm >= self.level {
+    fn interpolate(self, ease: f64) -> u32 {
+        if ease >= 1.0 || self.strict >= self.level {
             return self.level.0;
         }
-        self.firm.0 + (f64::from(self.level.0 - self.firm.0) * ease) as u32
+        self.strict.0 + (f64::from(self.level.0 - self.strict.0) * ease) as u32
     }
 }
 
@@ -190,18 +193,18 @@ mod tests {
 
     #[test]
     fn more_tenants_than_places_share() {
-        let table = Table::new(8);
+        let table = TenantTable::new(8);
         for tenant in 0..10_000 {
-            let _ = table.note(Tenant(tenant), Priority::new(5), Cost(1));
+            let _ = table.record(Tenant(tenant), Priority::new(5), Cost(1));
         }
-        let counted: u64 = (0..table.places()).map(|index| table.place(index).count(4)).sum();
+        let counted: u64 = (0..table.slots()).map(|index| table.slot(index).count(4)).sum();
         assert_eq!(counted, 10_000);
     }
 
     #[test]
     fn a_tenant_keeps_its_place_until_it_gives_it_back() {
-        let table = Table::new(64);
-        let place: *const Place = table.find(Tenant(7));
+        let table = TenantTable::new(64);
+        let place: *const TenantSlot = table.find(Tenant(7));
         for tenant in 100..1_000 {
             let _ = table.find(Tenant(tenant));
         }
@@ -219,14 +222,14 @@ mod model {
     #[test]
     fn a_new_tenant_has_one_place() {
         loom::model(|| {
-            let table = Arc::new(Table::of(1, 1));
+            let table = Arc::new(TenantTable::with_slots(1, 1));
             let other = Arc::clone(&table);
             let thread = thread::spawn(move || {
-                let _ = other.note(Tenant(3), Priority::new(1), Cost(2));
+                let _ = other.record(Tenant(3), Priority::new(1), Cost(2));
             });
-            let _ = table.note(Tenant(3), Priority::new(1), Cost(2));
+            let _ = table.record(Tenant(3), Priority::new(1), Cost(2));
             thread.join().unwrap();
-            assert_eq!(table.place(0).count(0), 4);
+            assert_eq!(table.slot(0).count(0), 4);
         });
     }
 }

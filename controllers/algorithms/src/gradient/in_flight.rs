@@ -1,21 +1,21 @@
 //! How many requests are in the server and how many may be. Never here: why the limit is what it is ([`super::law`]).
 
-use leeward_core::sync::{AtomicI64, Ordering, Padded};
+use leeward_core::sync::{AtomicI64, CachePadded, Ordering};
 
 /// Shared by all cores.
 #[derive(Debug)]
 pub(super) struct InFlight {
-    count: Padded<AtomicI64>,
-    limit: Padded<AtomicI64>,
+    count: CachePadded<AtomicI64>,
+    limit: CachePadded<AtomicI64>,
 }
 
 impl InFlight {
     pub(super) fn new(limit: i64) -> Self {
-        InFlight { count: Padded(AtomicI64::new(0)), limit: Padded(AtomicI64::new(limit)) }
+        InFlight { count: CachePadded(AtomicI64::new(0)), limit: CachePadded(AtomicI64::new(limit)) }
     }
 
     /// Takes a place if one is free.
-    pub(super) fn enter(&self) -> bool {
+    pub(super) fn try_enter(&self) -> bool {
         // Compare-and-swap: with an addition that is taken back, a core could be refused by another's refused attempt.
         let limit = self.limit.0.load(Ordering::Relaxed);
         let mut count = self.count.0.load(Ordering::Relaxed);

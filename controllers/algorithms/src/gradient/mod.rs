@@ -15,13 +15,13 @@ use self::law::{Law, Sample};
 use leeward_core::client::ClientParts;
 use leeward_core::client::params::{CLIENT_DELAY, CLIENT_QUEUE, MAX_OUTSTANDING, client_config};
 use leeward_core::none::SendAll;
-use leeward_core::params::{Kind, ParamError, ParamSpec, Params};
+use leeward_core::params::{ParamError, ParamKind, ParamSpec, Params};
 use leeward_core::registry::{Algorithm, Environment};
 use leeward_core::server::{
-    Admission, Arrival, ControlLoop, Departure, Feedback, Gauges, Opened, Outcome, RejectReason, ServerHalves, Session,
-    SessionState, Signals, Verdict,
+    Admission, Arrival, ControlLoop, Departure, Feedback, Gauges, Outcome, Registration, RejectReason, ServerHalves,
+    Session, SessionState, Signals, Verdict,
 };
-use leeward_core::sync::{Arc, AtomicU64, Ordering, Padded};
+use leeward_core::sync::{Arc, AtomicU64, CachePadded, Ordering};
 use leeward_core::units::{Nanos, Time};
 
 /// The registry's entry.
@@ -32,45 +32,45 @@ pub const ALGORITHM: Algorithm = Algorithm {
     params: &[
         ParamSpec {
             name: "tolerance",
-            kind: Kind::Number { min: 1.0, max: 1000.0 },
+            kind: ParamKind::Number { min: 1.0, max: 1000.0 },
             default: "2",
             doc: "how many times its shortest the time in the server may be before the limit shrinks",
-            tune: &["1.5", "2", "4", "8"],
+            tuning_values: &["1.5", "2", "4", "8"],
         },
         ParamSpec {
             name: "smoothing",
-            kind: Kind::Number { min: 0.001, max: 1.0 },
+            kind: ParamKind::Number { min: 0.001, max: 1.0 },
             default: "20%",
             doc: "weight of a new limit against the old one",
-            tune: &["10%", "20%", "50%"],
+            tuning_values: &["10%", "20%", "50%"],
         },
         ParamSpec {
             name: "period",
-            kind: Kind::SPAN,
+            kind: ParamKind::ANY_DURATION,
             default: "10 network round trips, at least 10us",
             doc: "how often the limit is adapted",
-            tune: &[],
+            tuning_values: &[],
         },
         ParamSpec {
             name: "probe",
-            kind: Kind::SPAN,
+            kind: ParamKind::ANY_DURATION,
             default: "1s",
             doc: "how often the shortest time is measured anew, with the limit at its minimum for a moment",
-            tune: &["200ms", "1s", "5s"],
+            tuning_values: &["200ms", "1s", "5s"],
         },
         ParamSpec {
             name: "min_limit",
-            kind: Kind::Count { min: 1, max: 1_000_000 },
+            kind: ParamKind::Count { min: 1, max: 1_000_000 },
             default: "the number of cores",
             doc: "requests that may always be in the server",
-            tune: &[],
+            tuning_values: &[],
         },
         ParamSpec {
             name: "max_limit",
-            kind: Kind::Count { min: 1, max: 1_000_000 },
+            kind: ParamKind::Count { min: 1, max: 1_000_000 },
             default: "100 per core",
             doc: "requests that may ever be in the server",
-            tune: &[],
+            tuning_values: &[],
         },
         CLIENT_QUEUE,
         ParamSpec { default: "none", ..CLIENT_DELAY },
@@ -116,7 +116,7 @@ fn halves(params: &Params, environment: &Environment) -> Result<ServerHalves, Pa
 /// completion in between is counted in one period and summed in the next, which a mean over hundreds does not notice.
 #[derive(Debug, Default)]
 struct Times {
-    sum_ns: Padded<AtomicU64>,
+    sum_ns: CachePadded<AtomicU64>,
     count: AtomicU64,
 }
 
@@ -128,16 +128,16 @@ struct Core {
 
 /// Unanswered requests of one session. Their sum is [`Session::pending`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct Unanswered {
+struct PendingCounts {
     /// Admitted, and counted in [`InFlight`].
     admitted: u64,
     /// Rejected; the drop has not left.
     rejected: u64,
 }
 
-impl SessionState for Unanswered {
+impl SessionState for PendingCounts {
     fn from_words([admitted, rejected]: [u64; 2]) -> Self {
-        Unanswered { admitted, rejected }
+        PendingCounts { admitted, rejected }
     }
 
     fn into_words(self) -> [u64; 2] {
@@ -146,13 +146,13 @@ impl SessionState for Unanswered {
 }
 
 impl Admission for Core {
-    fn open(&mut self, session: &mut Session, _: &Opened) {
-        session.set_state(Unanswered::default());
+    fn open(&mut self, session: &mut Session, _: &Registration) {
+        session.set_state(PendingCounts::default());
     }
 
     fn request(&mut self, session: &mut Session, _: &Arrival) -> Verdict {
-        session.update_state(|unanswered: &mut Unanswered| {
-            if self.in_flight.enter() {
+        session.update_state(|unanswered: &mut PendingCounts| {
+            if self.in_flight.try_enter() {
                 unanswered.admitted += 1;
                 Verdict::Admit
             } else {
@@ -165,8 +165,8 @@ impl Admission for Core {
     fn reply(&mut self, session: &mut Session, event: &Departure) -> Feedback {
         // A drop is either our own reject or comes from inside the server (a full lock queue): then it was admitted and
         // gives its place back. Which of several drops is which does not matter to the counts.
-        let mut unanswered: Unanswered = session.state();
-        if event.outcome == Outcome::Dropped && unanswered.rejected > 0 {
+        let mut unanswered: PendingCounts = session.state();
+        if event.outcome == Outcome::Rejected && unanswered.rejected > 0 {
             unanswered.rejected -= 1;
             session.set_state(unanswered);
             return Feedback::NONE;
@@ -187,8 +187,8 @@ impl Admission for Core {
         // Nobody will answer what the session had in the server, so that its places come back here. For as long as that
         // work still runs, a little more is in the server than the limit says; the other way round the limit would leak
         // away with every connection lost.
-        self.in_flight.leave(session.state::<Unanswered>().admitted as i64);
-        session.set_state(Unanswered::default());
+        self.in_flight.leave(session.state::<PendingCounts>().admitted as i64);
+        session.set_state(PendingCounts::default());
     }
 }
 
@@ -228,19 +228,25 @@ impl ControlLoop for Control {
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
-    use leeward_core::params::Raw;
-    use leeward_core::server::{CoreId, SessionSlot, Ticket};
+    use leeward_core::params::RawParam;
+    use leeward_core::server::{CoreId, PendingRequest, SessionSlot};
 
-    fn server(pairs: &[(&str, Raw)]) -> ServerHalves {
+    fn server(pairs: &[(&str, RawParam)]) -> ServerHalves {
         let environment = Environment::new(2, Nanos::from_micros(10), Nanos::from_micros(200));
         halves(&Params::read(ALGORITHM.params, pairs).unwrap(), &environment).unwrap()
     }
 
-    fn request(server: &mut ServerHalves, session: &mut Session) -> (Verdict, Ticket) {
+    fn request(server: &mut ServerHalves, session: &mut Session) -> (Verdict, PendingRequest) {
         session.request(server.cores[0].as_mut(), &Arrival::new(Time::ZERO))
     }
 
-    fn reply(server: &mut ServerHalves, session: &mut Session, ticket: Ticket, outcome: Outcome, sojourn_us: u64) {
+    fn reply(
+        server: &mut ServerHalves,
+        session: &mut Session,
+        ticket: PendingRequest,
+        outcome: Outcome,
+        sojourn_us: u64,
+    ) {
         let departure = Departure {
             now: Time::ZERO,
             outcome,
@@ -256,16 +262,16 @@ mod tests {
 
     #[test]
     fn every_end_gives_its_place_back_once() {
-        let mut server = server(&[("min_limit", Raw::Integer(2)), ("max_limit", Raw::Integer(2))]);
+        let mut server = server(&[("min_limit", RawParam::Integer(2)), ("max_limit", RawParam::Integer(2))]);
         let mut session = Session::new(SessionSlot(0), CoreId(0));
-        server.cores[0].open(&mut session, &Opened { now: Time::ZERO, demand: 0 });
+        server.cores[0].open(&mut session, &Registration { now: Time::ZERO, demand: 0 });
         let requests = [0, 1, 2].map(|_| request(&mut server, &mut session));
         let verdicts = requests.each_ref().map(|(verdict, _)| *verdict);
         assert_eq!(verdicts, [Verdict::Admit, Verdict::Admit, Verdict::Reject(RejectReason::Concurrency)]);
         let [(_, admitted), (_, _still_in), (_, rejected)] = requests;
-        reply(&mut server, &mut session, rejected, Outcome::Dropped, 1);
+        reply(&mut server, &mut session, rejected, Outcome::Rejected, 1);
         assert_eq!(in_flight(&server), 2);
-        reply(&mut server, &mut session, admitted, Outcome::Dropped, 1); // dropped inside
+        reply(&mut server, &mut session, admitted, Outcome::Rejected, 1); // dropped inside
         assert_eq!(in_flight(&server), 1);
         server.cores[0].close(&mut session, Time::ZERO);
         assert_eq!(in_flight(&server), 0);
@@ -274,7 +280,7 @@ mod tests {
     /// A session with the tickets of its unanswered requests.
     struct Peer {
         session: Session,
-        tickets: Vec<Ticket>,
+        tickets: Vec<PendingRequest>,
     }
 
     impl Peer {
@@ -300,8 +306,8 @@ mod tests {
         const SERVICE_US: u64 = 10;
         for _ in 0..rounds {
             while in_flight(server) < offered as i64 && offer(server, peer) == Verdict::Admit {}
-            if peer.session.state::<Unanswered>().rejected > 0 {
-                answer(server, peer, Outcome::Dropped, 0);
+            if peer.session.state::<PendingCounts>().rejected > 0 {
+                answer(server, peer, Outcome::Rejected, 0);
             }
             let sojourn = (in_flight(server) as u64 * SERVICE_US / 2).max(SERVICE_US);
             for _ in 0..(100 * in_flight(server) as u64 / sojourn) {
@@ -316,7 +322,7 @@ mod tests {
 
     #[test]
     fn recovers_after_heavy_overload() {
-        let mut server = server(&[("probe", Raw::Text("100ms".into()))]);
+        let mut server = server(&[("probe", RawParam::Text("100ms".into()))]);
         let mut peer = Peer::new();
         let mut now = Time::ZERO;
         let before = run(&mut server, &mut peer, &mut now, 2_000, 6);
@@ -336,7 +342,7 @@ mod tests {
     #[test]
     fn limits_that_contradict_are_refused() {
         let environment = Environment::new(2, Nanos::from_micros(10), Nanos::from_micros(200));
-        let params = Params::read(ALGORITHM.params, &[("max_limit", Raw::Integer(1))]).unwrap();
+        let params = Params::read(ALGORITHM.params, &[("max_limit", RawParam::Integer(1))]).unwrap();
         assert!(halves(&params, &environment).is_err());
     }
 }

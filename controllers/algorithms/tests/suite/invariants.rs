@@ -4,14 +4,14 @@
 
 use crate::support::canary;
 use crate::support::cases::{self, Case};
-use crate::support::checker::{Promises, Violation};
-use crate::support::plant::Mistake;
+use crate::support::checker::{Guarantees, Violation};
+use crate::support::plant::PlantDefect;
 use crate::support::run::{run, seed, sequences};
 use leeward_controllers::breakwater;
 use leeward_core::registry::Algorithm;
 
 fn check(cases: &[Case]) {
-    let run = |case: &Case| run(case, Mistake::None, seed(), sequences()).err();
+    let run = |case: &Case| run(case, PlantDefect::None, seed(), sequences()).err();
     let failures: Vec<String> = cases.iter().filter_map(run).map(|(_, report)| report).collect();
     assert!(failures.is_empty(), "{}", failures.join("\n\n"));
 }
@@ -27,64 +27,64 @@ fn every_combination_of_breakwaters_switches_keeps_the_invariants() {
 }
 
 /// The checker sees a planted mistake within the sequences of one ordinary run.
-fn check_canary(case: &Case, mistake: Mistake, expected: fn(&Violation) -> bool) {
+fn check_canary(case: &Case, mistake: PlantDefect, expected: fn(&Violation) -> bool) {
     let (violation, report) = run(case, mistake, seed(), 64).expect_err("the checker sees the planted mistake");
     assert!(expected(&violation), "seen, but as something else: {report}");
     assert!(report.contains("LEEWARD_SEED="), "{report}");
 }
 
-fn check_spoilt(algorithm: &Algorithm, expected: fn(&Violation) -> bool) {
-    check_canary(&Case::breakwater_like(algorithm), Mistake::None, expected);
+fn check_defective(algorithm: &Algorithm, expected: fn(&Violation) -> bool) {
+    check_canary(&Case::breakwater_like(algorithm), PlantDefect::None, expected);
 }
 
 #[test]
 fn canary_a_closed_session_keeps_its_window() {
-    check_spoilt(&canary::KEEPS_WINDOW_ON_CLOSE, |violation| matches!(violation, Violation::Issued { .. }));
+    check_defective(&canary::KEEPS_WINDOW_ON_CLOSE, |violation| matches!(violation, Violation::Issued { .. }));
 }
 
 #[test]
 fn canary_some_replies_lose_a_credit() {
-    check_spoilt(&canary::LOSES_CREDIT, |violation| matches!(violation, Violation::Issued { .. }));
+    check_defective(&canary::LOSES_CREDIT, |violation| matches!(violation, Violation::Issued { .. }));
 }
 
 #[test]
 fn canary_sessions_are_woken_for_ever() {
-    check_spoilt(&canary::WAKES_FOR_EVER, |violation| {
+    check_defective(&canary::WAKES_FOR_EVER, |violation| {
         matches!(violation, Violation::Wake { .. } | Violation::Issued { .. })
     });
 }
 
 #[test]
 fn canary_a_window_is_promised_but_not_counted() {
-    check_spoilt(&canary::PROMISES_TOO_MUCH, |violation| matches!(violation, Violation::WindowTooLarge { .. }));
+    check_defective(&canary::OVERSTATES_WINDOW, |violation| matches!(violation, Violation::WindowTooLarge { .. }));
 }
 
 #[test]
 fn canary_a_client_sends_more_than_its_window() {
-    check_spoilt(&canary::GREEDY_CLIENT, |violation| matches!(violation, Violation::SentWithoutCredit { .. }));
+    check_defective(&canary::GREEDY_CLIENT, |violation| matches!(violation, Violation::SentWithoutCredit { .. }));
 }
 
 #[test]
 fn canary_a_client_locks_itself_out() {
-    check_spoilt(&canary::DEAF_CLIENT, |violation| matches!(violation, Violation::LockedOut { .. }));
+    check_defective(&canary::UNRESPONSIVE_CLIENT, |violation| matches!(violation, Violation::LockedOut { .. }));
 }
 
 #[test]
 fn canary_what_is_admitted_is_never_executed() {
-    check_spoilt(&canary::REJECTS_EVERY_TURN, |violation| matches!(violation, Violation::LockedOut { .. }));
+    check_defective(&canary::REJECTS_AT_DEQUEUE, |violation| matches!(violation, Violation::LockedOut { .. }));
 }
 
 #[test]
 fn canary_in_flight_leaks_with_lost_connections() {
     let case = Case::new(&canary::FORGETS_IN_FLIGHT, &[], None);
-    check_canary(&case, Mistake::None, |violation| matches!(violation, Violation::InFlight { .. }));
+    check_canary(&case, PlantDefect::None, |violation| matches!(violation, Violation::InFlight { .. }));
 }
 
 /// A promise that breakwater does not make, to see that each bound is looked at.
-fn check_broken_promise(breaks: fn(&mut Promises), expected: fn(&Violation) -> bool) {
+fn check_broken_promise(breaks: fn(&mut Guarantees), expected: fn(&Violation) -> bool) {
     let mut case = Case::breakwater_like(&breakwater::ALGORITHM);
-    breaks(&mut case.promises);
-    check_canary(&case, Mistake::None, expected);
+    breaks(&mut case.guarantees);
+    check_canary(&case, PlantDefect::None, expected);
 }
 
 #[test]
@@ -101,11 +101,11 @@ fn canary_bounds_that_do_not_hold() {
 #[test]
 fn canary_a_request_ends_twice() {
     let case = &cases::every_algorithm()[0];
-    check_canary(case, Mistake::EndsTwice, |violation| matches!(violation, Violation::EndedTwice { .. }));
+    check_canary(case, PlantDefect::EndsTwice, |violation| matches!(violation, Violation::EndedTwice { .. }));
 }
 
 #[test]
 fn canary_a_request_never_ends() {
     let case = &cases::every_algorithm()[0];
-    check_canary(case, Mistake::ForgetsEnd, |violation| matches!(violation, Violation::NeverEnded { .. }));
+    check_canary(case, PlantDefect::ForgetsEnd, |violation| matches!(violation, Violation::NeverEnded { .. }));
 }

@@ -4,10 +4,10 @@
 #![cfg(not(loom))]
 
 mod edge;
+mod greedy;
 mod invariants;
-mod keepers;
 mod plug_in;
 mod published;
 mod quantities;
 mod support;
-mod trust;
+mod untried;

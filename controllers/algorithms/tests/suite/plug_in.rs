@@ -8,15 +8,15 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::support::cases::Case;
-use crate::support::plant::{Mistake, Plant};
+use crate::support::plant::{Plant, PlantDefect};
 use crate::support::run::{run, seed, sequences};
 use crate::support::step::Step;
 use leeward_core::client::{ClientConfig, ClientHalf, ClientParts, Gate, Reply};
-use leeward_core::params::{Kind, ParamSpec, Params, Raw};
+use leeward_core::params::{ParamKind, ParamSpec, Params, RawParam};
 use leeward_core::registry::{Algorithm, Environment, Registry, RegistryError};
 use leeward_core::server::{
-    Admission, Arrival, ControlLoop, Departure, Feedback, Gauges, Opened, RejectReason, ServerHalves, Session, Signals,
-    Verdict,
+    Admission, Arrival, ControlLoop, Departure, Feedback, Gauges, Registration, RejectReason, ServerHalves, Session,
+    Signals, Verdict,
 };
 use leeward_core::units::{Nanos, Time};
 
@@ -26,10 +26,10 @@ const EVEN_SHARES: Algorithm = Algorithm {
     source: "this test",
     params: &[ParamSpec {
         name: "places",
-        kind: Kind::Count { min: 1, max: 1_000 },
+        kind: ParamKind::Count { min: 1, max: 1_000 },
         default: "8",
         doc: "requests that all sessions together may have out",
-        tune: &["4", "8", "16"],
+        tuning_values: &["4", "8", "16"],
     }],
     build_server: |params, environment| Ok(server(params, environment)),
     build_client: |_, _| {
@@ -60,7 +60,7 @@ impl Core {
 }
 
 impl Admission for Core {
-    fn open(&mut self, _: &mut Session, _: &Opened) {
+    fn open(&mut self, _: &mut Session, _: &Registration) {
         self.sessions.fetch_add(1, Ordering::Relaxed);
     }
 
@@ -118,9 +118,9 @@ fn registry() -> Registry {
 fn it_is_found_by_name_and_its_name_is_taken() {
     let mut registry = registry();
     assert_eq!(registry.find("even-shares").expect("just added").summary, EVEN_SHARES.summary);
-    assert_eq!(registry.add(EVEN_SHARES), Err(RegistryError::Taken("even-shares")));
+    assert_eq!(registry.add(EVEN_SHARES), Err(RegistryError::NameInUse("even-shares")));
     assert!(registry.find("odd-shares").unwrap_err().to_string().contains("even-shares"));
-    let refused = EVEN_SHARES.params(&[("places", Raw::Integer(0))]).unwrap_err();
+    let refused = EVEN_SHARES.params(&[("places", RawParam::Integer(0))]).unwrap_err();
     assert!(refused.to_string().contains("a whole number from 1 to 1000"), "{refused}");
 }
 
@@ -128,7 +128,7 @@ fn it_is_found_by_name_and_its_name_is_taken() {
 fn it_keeps_the_invariants() {
     let registry = registry();
     let case = Case::new(registry.find("even-shares").expect("just added"), &[("places", "6")], None);
-    if let Err((_, report)) = run(&case, Mistake::None, seed(), sequences()) {
+    if let Err((_, report)) = run(&case, PlantDefect::None, seed(), sequences()) {
         panic!("{report}");
     }
 }
@@ -136,7 +136,7 @@ fn it_keeps_the_invariants() {
 #[test]
 fn its_clients_follow_their_share() {
     let case = Case::new(&EVEN_SHARES, &[("places", "6")], None);
-    let mut plant = Plant::new(&case.algorithm, &case.params, &case.environment, Mistake::None);
+    let mut plant = Plant::new(&case.algorithm, &case.params, &case.environment, PlantDefect::None);
     let mut sent = |step: Step| {
         plant.step(&step).iter().filter(|event| matches!(event, crate::support::checker::Event::Sent { .. })).count()
     };

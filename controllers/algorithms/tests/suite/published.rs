@@ -1,11 +1,12 @@
 //! The algorithms as published: Breakwater's update step as a table of facts, and each addition of ours off.
 
 use leeward_controllers::published::{SWITCH, additions};
-use leeward_core::client::{Client, Header, LocalEnd, Outlet};
-use leeward_core::params::Raw;
+use leeward_core::client::{Client, ClientSink, Header, LocalOutcome};
+use leeward_core::params::RawParam;
 use leeward_core::registry::{Algorithm, Environment};
 use leeward_core::server::{
-    Arrival, CoreId, Feedback, Opened, Outcome, RejectReason, ServerHalves, Session, SessionSlot, Signals, Verdict,
+    Arrival, CoreId, Feedback, Outcome, Registration, RejectReason, ServerHalves, Session, SessionSlot, Signals,
+    Verdict,
 };
 use leeward_core::units::{Nanos, Priority, Time};
 
@@ -18,9 +19,9 @@ fn environment(cores: u32) -> Environment {
 }
 
 /// The server of `name`, as published or not, with further parameters.
-fn server(name: &str, is_published: bool, pairs: &[(&str, Raw)], environment: &Environment) -> ServerHalves {
+fn server(name: &str, is_published: bool, pairs: &[(&str, RawParam)], environment: &Environment) -> ServerHalves {
     let algorithm = find(name);
-    let mut all = vec![(SWITCH, Raw::Switch(is_published))];
+    let mut all = vec![(SWITCH, RawParam::Switch(is_published))];
     all.extend(pairs.iter().map(|(name, raw)| (*name, raw.clone())));
     algorithm.server(&algorithm.params(&all).unwrap(), environment).unwrap()
 }
@@ -209,15 +210,15 @@ fn the_update_step_is_the_published_one() {
     for case in STEPS {
         for is_published in [false, true] {
             let pairs = [
-                ("initial_pool", Raw::Integer(case.pool)),
-                ("alpha", Raw::Number(case.alpha)),
-                ("beta", Raw::Number(case.beta)),
-                ("target", Raw::Text(format!("{}us", case.target_us))),
+                ("initial_pool", RawParam::Integer(case.pool)),
+                ("alpha", RawParam::Number(case.alpha)),
+                ("beta", RawParam::Number(case.beta)),
+                ("target", RawParam::Text(format!("{}us", case.target_us))),
             ];
             let mut server = server("breakwater", is_published, &pairs, &environment(case.cores));
             for slot in 0..case.sessions {
                 let mut session = Session::new(SessionSlot(slot), CoreId(0));
-                server.cores[0].open(&mut session, &Opened { now: Time::ZERO, demand: 0 });
+                server.cores[0].open(&mut session, &Registration { now: Time::ZERO, demand: 0 });
             }
             // At the target the pool stays as it is. Before 3 ms of that have shown an overload, ours would not shrink.
             let before = if is_published { 0 } else { 400 };
@@ -251,7 +252,7 @@ fn every_addition_is_listed_and_no_other_controller_has_the_switch() {
 fn a_stale_request_is_executed_as_published() {
     for (is_published, expected) in [(false, Verdict::Reject(RejectReason::Delay)), (true, Verdict::Admit)] {
         let mut server = server("breakwater", is_published, &[], &environment(2));
-        assert_eq!(server.cores[0].execute(us(100_000)), expected);
+        assert_eq!(server.cores[0].on_dequeue(us(100_000)), expected);
     }
 }
 
@@ -260,7 +261,7 @@ fn a_silent_session_gets_no_credit_as_published() {
     for (is_published, is_woken) in [(false, true), (true, false)] {
         let mut server = server("breakwater", is_published, &[], &environment(2));
         let mut session = Session::new(SessionSlot(0), CoreId(0));
-        server.cores[0].open(&mut session, &Opened { now: Time::ZERO, demand: 0 });
+        server.cores[0].open(&mut session, &Registration { now: Time::ZERO, demand: 0 });
         assert_eq!(server.cores[0].next_to_wake(0).is_some(), is_woken);
     }
 }
@@ -268,11 +269,11 @@ fn a_silent_session_gets_no_credit_as_published() {
 #[derive(Default)]
 struct Wire(Vec<String>);
 
-impl Outlet<u32> for Wire {
+impl ClientSink<u32> for Wire {
     fn send(&mut self, request: u32, _: Header) {
         self.0.push(format!("send {request}"));
     }
-    fn end(&mut self, request: u32, end: LocalEnd) {
+    fn end(&mut self, request: u32, end: LocalOutcome) {
         self.0.push(format!("end {request} {:?}", end.reason));
     }
     fn send_demand(&mut self, demand: u32) {
@@ -284,7 +285,7 @@ impl Outlet<u32> for Wire {
 #[test]
 fn a_client_registers_with_its_demand_as_published() {
     let algorithm = find("breakwater");
-    let params = algorithm.params(&[(SWITCH, Raw::Switch(true))]).unwrap();
+    let params = algorithm.params(&[(SWITCH, RawParam::Switch(true))]).unwrap();
     let mut client: Client<u32> = algorithm.client(&params, &environment(2)).unwrap();
     let mut wire = Wire::default();
     client.submit(Time::ZERO, 1, Priority::HIGHEST, 0, &mut wire);
@@ -298,10 +299,10 @@ fn a_client_registers_with_its_demand_as_published() {
 #[test]
 fn strangers_are_trusted_under_overload_as_published() {
     for (is_published, expected) in [(false, false), (true, true)] {
-        let mut server = server("breakwater", is_published, &[("aqm", Raw::Switch(false))], &environment(1));
+        let mut server = server("breakwater", is_published, &[("aqm", RawParam::Switch(false))], &environment(1));
         let mut sessions: Vec<Session> = (0..2_000).map(|slot| Session::new(SessionSlot(slot), CoreId(0))).collect();
         for session in &mut sessions {
-            server.cores[0].open(session, &Opened { now: Time::ZERO, demand: 0 });
+            server.cores[0].open(session, &Registration { now: Time::ZERO, demand: 0 });
         }
         tick(&mut server, 10, 10_000, 0);
         let mut admitted = 0;
@@ -315,13 +316,15 @@ fn strangers_are_trusted_under_overload_as_published() {
 
 #[test]
 fn the_posters_pool_is_the_published_one_with_an_allocator() {
-    let poster = Environment::new(32, us(30), us(310)).allocated();
+    let poster = Environment::new(32, us(30), us(310)).with_allocator();
     for (is_published, expected) in [(true, 150), (false, 992)] {
         let server = server("breakwater", is_published, &[], &poster);
         assert_eq!(server.control.gauges().credit_pool, Some(expected));
     }
     let algorithm = find("breakwater");
-    let both = algorithm.params(&[(SWITCH, Raw::Switch(true)), ("allocator_aware", Raw::Text("on".into()))]).unwrap();
+    let both = algorithm
+        .params(&[(SWITCH, RawParam::Switch(true)), ("allocator_aware", RawParam::Text("on".into()))])
+        .unwrap();
     let message = algorithm.server(&both, &poster).map(drop).unwrap_err().to_string();
     assert!(message.contains("as_published"), "{message}");
 }
@@ -355,7 +358,7 @@ fn dagor_as_published_drops_nothing_when_idle() {
 #[test]
 fn a_published_client_of_dagor_neither_probes_nor_begins_with_everything() {
     let algorithm = find("dagor");
-    let params = algorithm.params(&[(SWITCH, Raw::Switch(true))]).unwrap();
+    let params = algorithm.params(&[(SWITCH, RawParam::Switch(true))]).unwrap();
     let mut client: Client<u32> = algorithm.client(&params, &environment(1)).unwrap();
     let mut wire = Wire::default();
     // The first draw of 0 of 128: only the most important may leave, for as long as nothing has come back.
@@ -369,7 +372,8 @@ fn a_published_client_of_dagor_neither_probes_nor_begins_with_everything() {
 #[test]
 fn seda_as_published_waits_for_its_first_token() {
     let algorithm = find("seda");
-    let params = algorithm.params(&[(SWITCH, Raw::Switch(true)), ("client_delay", Raw::Text("1s".into()))]).unwrap();
+    let params =
+        algorithm.params(&[(SWITCH, RawParam::Switch(true)), ("client_delay", RawParam::Text("1s".into()))]).unwrap();
     let mut client: Client<u32> = algorithm.client(&params, &environment(1)).unwrap();
     let mut wire = Wire::default();
     client.submit(Time::ZERO, 1, Priority::HIGHEST, 0, &mut wire);

@@ -1,6 +1,6 @@
 //! Parsers answer whatever people write, and read again what the crate prints.
 
-use leeward_core::params::{Kind, ParamSpec, Params, Raw};
+use leeward_core::params::{ParamKind, ParamSpec, Params, RawParam};
 use leeward_core::units::{Nanos, UnitError, parse_duration, parse_number, parse_ratio, parse_scaled};
 use proptest::prelude::*;
 use proptest::test_runner::{Config, RngSeed};
@@ -20,12 +20,12 @@ fn text() -> impl Strategy<Value = String> {
     ]
 }
 
-fn raw() -> impl Strategy<Value = Raw> {
+fn raw() -> impl Strategy<Value = RawParam> {
     prop_oneof![
-        text().prop_map(Raw::Text),
-        any::<f64>().prop_map(Raw::Number),
-        any::<i64>().prop_map(Raw::Integer),
-        any::<bool>().prop_map(Raw::Switch),
+        text().prop_map(RawParam::Text),
+        any::<f64>().prop_map(RawParam::Number),
+        any::<i64>().prop_map(RawParam::Integer),
+        any::<bool>().prop_map(RawParam::Switch),
     ]
 }
 
@@ -60,12 +60,12 @@ proptest! {
         match Params::read(&[spec], &[(spec.name, raw)]) {
             Err(error) => prop_assert!(error.to_string().len() < 1_000, "{error}"),
             Ok(params) => match spec.kind {
-                Kind::Duration { min, max } => {
+                ParamKind::Duration { min, max } => {
                     prop_assert!((min..=max).contains(&params.duration(spec.name, Nanos::MAX)));
                 }
-                Kind::Number { min, max } => prop_assert!((min..=max).contains(&params.number(spec.name, f64::NAN))),
-                Kind::Count { min, max } => prop_assert!((min..=max).contains(&params.count(spec.name, u64::MAX))),
-                Kind::Choice(words) => prop_assert!(words.contains(&params.choice(spec.name, ""))),
+                ParamKind::Number { min, max } => prop_assert!((min..=max).contains(&params.number(spec.name, f64::NAN))),
+                ParamKind::Count { min, max } => prop_assert!((min..=max).contains(&params.count(spec.name, u64::MAX))),
+                ParamKind::Choice(words) => prop_assert!(words.contains(&params.choice(spec.name, ""))),
             },
         }
     }
@@ -99,8 +99,8 @@ proptest! {
 fn every_declared_candidate_can_be_read() {
     for algorithm in leeward_controllers::builtin().algorithms() {
         for spec in algorithm.params {
-            for candidate in spec.tune {
-                let pair = [(spec.name, Raw::Text((*candidate).into()))];
+            for candidate in spec.tuning_values {
+                let pair = [(spec.name, RawParam::Text((*candidate).into()))];
                 assert!(algorithm.params(&pair).is_ok(), "{} {} = {candidate}", algorithm.name, spec.name);
             }
         }

@@ -24,8 +24,8 @@ fn items(name: &str) -> Vec<Item> {
 /// Replays all entries; the replayer knows what came of it.
 fn replayed(name: &str, items: &[Item]) -> Replayer {
     let Some(Item::Header(header)) = items.first() else { panic!("{name} has no header") };
-    let mut replayer =
-        Replayer::same(header, &leeward_controllers::builtin()).unwrap_or_else(|error| panic!("{name}: {error}"));
+    let mut replayer = Replayer::from_header(header, &leeward_controllers::builtin())
+        .unwrap_or_else(|error| panic!("{name}: {error}"));
     for item in items {
         if let Item::Entry(entry) = item {
             replayer.step(entry).unwrap_or_else(|error| panic!("{name}: {error}"));

@@ -1,16 +1,16 @@
 //! Recordings as bytes: whatever they are, reading ends with a clear word, in bounded memory; a sink that is full ends a
 //! recording and not the plant.
 
-use leeward_core::params::{Params, Raw};
+use leeward_core::params::{Params, RawParam};
 use leeward_core::registry::Environment;
 use leeward_core::server::{
-    Admission, Arrival, ControlLoop, CoreId, CoresGranted, Departure, Downstream, Feedback, Gauges, Opened, Outcome,
+    Admission, Arrival, ControlLoop, CoreGrant, CoreId, Departure, Downstream, Feedback, Gauges, Outcome, Registration,
     RejectReason, ServerHalves, Session, SessionSlot, Signals, Verdict,
 };
 use leeward_core::units::{CreditId, Credits, Method, Nanos, Priority, Time};
 use leeward_recording::{
-    Answer, Block, EndReason, Entry, Full, Header, Item, Memory, ReadError, Reader, Replayer, SessionCall,
-    SessionEntry, Sink, record,
+    Answer, Block, EndReason, Entry, Header, Item, MemorySink, ReadError, Reader, Replayer, SessionCall, SessionEntry,
+    Sink, SinkFull, record,
 };
 use proptest::prelude::*;
 use proptest::test_runner::RngSeed;
@@ -39,7 +39,7 @@ fn halves(name: &str) -> ServerHalves {
 fn drive(halves: &mut ServerHalves, steps: u64) {
     let mut sessions: Vec<Session> = (0..6).map(|n| Session::new(SessionSlot(n / 2), CoreId(n % 2))).collect();
     for session in &mut sessions {
-        halves.cores[session.core.0 as usize].open(session, &Opened { now: Time(9), demand: 1 });
+        halves.cores[session.core.0 as usize].open(session, &Registration { now: Time(9), demand: 1 });
     }
     for step in 0..steps {
         let now = Time(1_000 + step * 7_000 - step % 3);
@@ -57,8 +57,8 @@ fn drive(halves: &mut ServerHalves, steps: u64) {
                 let turn = Nanos(step % 89 * 8_000);
                 let (verdict, ticket) = session.request(core, &event);
                 let outcome = match verdict {
-                    Verdict::Admit if core.execute(turn) == Verdict::Admit => Outcome::Completed,
-                    _ => Outcome::Dropped,
+                    Verdict::Admit if core.on_dequeue(turn) == Verdict::Admit => Outcome::Completed,
+                    _ => Outcome::Rejected,
                 };
                 let sojourn = delay + Nanos(10_000);
                 let _ = session.reply(core, ticket, &Departure { now, outcome, sojourn, credit: CreditId(now.0 / 2) });
@@ -75,11 +75,16 @@ fn drive(halves: &mut ServerHalves, steps: u64) {
             _ if step % 50 == 4 => {
                 core.close(session, now);
                 *session = Session::new(session.slot, session.core);
-                core.open(session, &Opened { now, demand: 2 });
+                core.open(session, &Registration { now, demand: 2 });
             }
             _ => {
-                let counts =
-                    Signals { arrivals: 2, completions: step % 3, drops: 1, lock_drops: 1, ..Signals::idle(now) };
+                let counts = Signals {
+                    arrivals: 2,
+                    completions: step % 3,
+                    rejections: 1,
+                    lock_rejections: 1,
+                    ..Signals::idle(now)
+                };
                 // Always a queue, which shows an overload.
                 halves.control.tick(&Signals { run_delay: Nanos(70_000 + step % 83 * 2_000), ..counts });
             }
@@ -88,7 +93,7 @@ fn drive(halves: &mut ServerHalves, steps: u64) {
 }
 
 fn recording(name: &str, steps: u64) -> Vec<u8> {
-    let memory = Memory::new(1 << 24);
+    let memory = MemorySink::new(1 << 24);
     let (mut halves, recorder) = record(halves(name), &header(name), Box::new(memory.clone()));
     drive(&mut halves, steps);
     memory.finish(&recorder)
@@ -106,7 +111,7 @@ fn read(bytes: &[u8]) -> (u64, Option<ReadError>) {
     let mut entries = 0;
     for item in Reader::items(bytes) {
         match item {
-            Ok(Item::Header(header)) => replayer = Replayer::same(&header, &registry).ok(),
+            Ok(Item::Header(header)) => replayer = Replayer::from_header(&header, &registry).ok(),
             Ok(Item::Entry(entry)) => {
                 entries += 1;
                 if replayer.as_mut().is_some_and(|replayer| replayer.step(&entry).is_err()) {
@@ -133,15 +138,15 @@ fn entries(bytes: &[u8]) -> Vec<Entry> {
 fn a_recording_replays() {
     for algorithm in leeward_controllers::builtin().algorithms() {
         let bytes = recording(algorithm.name, 3_000);
-        let mut replayer = Replayer::same(&header(algorithm.name), &leeward_controllers::builtin()).unwrap();
+        let mut replayer = Replayer::from_header(&header(algorithm.name), &leeward_controllers::builtin()).unwrap();
         for entry in entries(&bytes) {
             replayer.step(&entry).unwrap();
         }
         assert_eq!(replayer.difference(), None, "{}", algorithm.name);
         let counts = replayer.counts();
-        assert!(counts.closed > 10 && counts.turns > 100 && counts.entries > 2_000, "{counts:?}");
+        assert!(counts.closed > 10 && counts.dequeues > 100 && counts.entries > 2_000, "{counts:?}");
         let asks_twice = ["breakwater", "efficiency", "auto", "edge"].contains(&algorithm.name);
-        assert_eq!(counts.late_then > 10, asks_twice, "{} {counts:?}", algorithm.name);
+        assert_eq!(counts.late_recorded > 10, asks_twice, "{} {counts:?}", algorithm.name);
         assert_eq!(read(&bytes).1, None);
     }
 }
@@ -154,8 +159,8 @@ fn every_cut_is_noticed_and_what_precedes_it_is_read() {
     for length in 0..bytes.len() {
         let (entries, error) = read(&bytes[..length]);
         match error.unwrap() {
-            ReadError::Foreign => assert_eq!(length, 0),
-            ReadError::CutOff { offset, entries: counted } => {
+            ReadError::NotARecording => assert_eq!(length, 0),
+            ReadError::Truncated { offset, entries: counted } => {
                 assert_eq!((offset, counted), (length as u64, entries));
             }
             other => panic!("{length}: {other}"),
@@ -191,7 +196,7 @@ fn places_that_no_plant_has_are_refused() {
         let mut entries = entries(sound());
         let Entry::Session(first) = &mut entries[0] else { panic!("an open comes first") };
         change(first);
-        let mut replayer = Replayer::same(&header("breakwater"), &leeward_controllers::builtin()).unwrap();
+        let mut replayer = Replayer::from_header(&header("breakwater"), &leeward_controllers::builtin()).unwrap();
         let refused = entries.iter().find_map(|entry| replayer.step(entry).err()).unwrap().to_string();
         assert!(refused.contains(words), "{refused}");
     };
@@ -202,14 +207,14 @@ fn places_that_no_plant_has_are_refused() {
 }
 
 /// Takes so many blocks.
-struct Narrow {
-    memory: Memory,
+struct LimitedSink {
+    memory: MemorySink,
     left: usize,
 }
 
-impl Sink for Narrow {
-    fn take(&mut self, block: Block) -> Result<Vec<u8>, Full> {
-        self.left = self.left.checked_sub(1).ok_or(Full)?;
+impl Sink for LimitedSink {
+    fn take(&mut self, block: Block) -> Result<Vec<u8>, SinkFull> {
+        self.left = self.left.checked_sub(1).ok_or(SinkFull)?;
         self.memory.take(block)
     }
 }
@@ -217,8 +222,8 @@ impl Sink for Narrow {
 #[test]
 fn a_full_sink_ends_the_recording_and_not_the_plant() {
     for left in [0, 1, 2, 5] {
-        let memory = Memory::new(1 << 24);
-        let sink = Narrow { memory: memory.clone(), left };
+        let memory = MemorySink::new(1 << 24);
+        let sink = LimitedSink { memory: memory.clone(), left };
         let (mut recorded, recorder) = record(halves("breakwater"), &header("breakwater"), Box::new(sink));
         drive(&mut recorded, 100_000);
         assert!(!recorder.is_recording());
@@ -237,24 +242,24 @@ fn a_full_sink_ends_the_recording_and_not_the_plant() {
 }
 
 /// Writes down who called it. No method may have its default here, so that one that is new has to come to the test below.
-struct Witness(Arc<Mutex<Vec<&'static str>>>);
+struct CallLog(Arc<Mutex<Vec<&'static str>>>);
 
-impl Witness {
+impl CallLog {
     fn note(&self, method: &'static str) {
         self.0.lock().unwrap().push(method);
     }
 }
 
 #[deny(clippy::missing_trait_methods)]
-impl Admission for Witness {
-    fn open(&mut self, _: &mut Session, _: &Opened) {
+impl Admission for CallLog {
+    fn open(&mut self, _: &mut Session, _: &Registration) {
         self.note("open");
     }
     fn request(&mut self, _: &mut Session, _: &Arrival) -> Verdict {
         self.note("request");
         Verdict::Reject(RejectReason::Priority)
     }
-    fn execute(&mut self, _: Nanos) -> Verdict {
+    fn on_dequeue(&mut self, _: Nanos) -> Verdict {
         self.note("execute");
         Verdict::Reject(RejectReason::Concurrency)
     }
@@ -280,7 +285,7 @@ impl Admission for Witness {
 }
 
 #[deny(clippy::missing_trait_methods)]
-impl ControlLoop for Witness {
+impl ControlLoop for CallLog {
     fn period(&self) -> Nanos {
         self.note("period");
         Nanos(5)
@@ -288,10 +293,10 @@ impl ControlLoop for Witness {
     fn tick(&mut self, _: &Signals) {
         self.note("tick");
     }
-    fn cores_granted(&mut self, _: &CoresGranted) {
+    fn on_core_grant(&mut self, _: &CoreGrant) {
         self.note("cores granted");
     }
-    fn downstream(&mut self, _: &Downstream) {
+    fn set_downstream(&mut self, _: &Downstream) {
         self.note("downstream");
     }
     fn gauges(&self) -> Gauges {
@@ -304,8 +309,8 @@ impl ControlLoop for Witness {
 #[test]
 fn every_method_is_forwarded_and_recorded() {
     let calls = Arc::new(Mutex::new(Vec::new()));
-    let witness = || Box::new(Witness(Arc::clone(&calls)));
-    let memory = Memory::new(1 << 20);
+    let witness = || Box::new(CallLog(Arc::clone(&calls)));
+    let memory = MemorySink::new(1 << 20);
     let halves = ServerHalves { cores: vec![witness()], control: witness() };
     let (mut halves, recorder) = record(halves, &header("none"), Box::new(memory.clone()));
     let all = |halves: &mut ServerHalves| {
@@ -313,10 +318,10 @@ fn every_method_is_forwarded_and_recorded() {
         let mut session = Session::new(SessionSlot(0), CoreId(0));
         let now = Time(1);
         let arrival = Arrival::new(now);
-        core.open(&mut session, &Opened { now, demand: 0 });
+        core.open(&mut session, &Registration { now, demand: 0 });
         assert_eq!(core.request(&mut session, &arrival), Verdict::Reject(RejectReason::Priority));
-        assert_eq!(core.execute(Nanos(7)), Verdict::Reject(RejectReason::Concurrency));
-        let departure = Departure { now, outcome: Outcome::Dropped, sojourn: Nanos(0), credit: CreditId::NONE };
+        assert_eq!(core.on_dequeue(Nanos(7)), Verdict::Reject(RejectReason::Concurrency));
+        let departure = Departure { now, outcome: Outcome::Rejected, sojourn: Nanos(0), credit: CreditId::NONE };
         assert_eq!(core.reply(&mut session, &departure).custom, 1);
         assert_eq!(core.demand(&mut session, now).unwrap().custom, 2);
         assert_eq!(core.next_to_wake(0), Some(SessionSlot(3)));
@@ -324,8 +329,8 @@ fn every_method_is_forwarded_and_recorded() {
         core.close(&mut session, now);
         assert_eq!(control.period(), Nanos(5));
         control.tick(&Signals::idle(now));
-        control.cores_granted(&CoresGranted { now, granted: 1, total: 2 });
-        control.downstream(&Downstream::new(3, 1.0));
+        control.on_core_grant(&CoreGrant { now, granted: 1, total: 2 });
+        control.set_downstream(&Downstream::new(3, 1.0));
         assert_eq!(control.gauges().in_flight, Some(6));
     };
     let fast = ["open", "request", "execute", "reply", "demand", "next to wake", "wake", "close", "period", "tick"];
@@ -338,10 +343,10 @@ fn every_method_is_forwarded_and_recorded() {
     assert_eq!(*calls.lock().unwrap(), [&fast[..], &["cores granted", "downstream", "gauges"]].concat());
     let name = |entry: &Entry| match entry {
         Entry::Session(entry) => entry.call.name(),
-        Entry::Execute { .. } => "execute",
-        Entry::Next { .. } => "next to wake",
+        Entry::Dequeue { .. } => "execute",
+        Entry::NextToWake { .. } => "next to wake",
         Entry::Tick { .. } => "tick",
-        Entry::Granted { .. } => "cores granted",
+        Entry::CoreGrant { .. } => "cores granted",
         Entry::Downstream { .. } => "downstream",
         Entry::Threading { .. } => "threading",
     };
@@ -353,7 +358,7 @@ fn every_method_is_forwarded_and_recorded() {
 
 #[test]
 fn nothing_is_recorded_after_the_end() {
-    let memory = Memory::new(1 << 20);
+    let memory = MemorySink::new(1 << 20);
     let (mut recorded, recorder) = record(halves("dagor"), &header("dagor"), Box::new(memory.clone()));
     drive(&mut recorded, 100);
     let bytes = memory.finish(&recorder);
@@ -419,8 +424,8 @@ proptest! {
                         run_delay: Nanos(words[2]),
                         arrivals: words[3],
                         completions: words[0] ^ words[1],
-                        drops: words[2],
-                        lock_drops: words[3],
+                        rejections: words[2],
+                        lock_rejections: words[3],
                     };
                 }
                 (Entry::Session(entry), 1) => entry.pending = words[0] as u32,
@@ -430,7 +435,7 @@ proptest! {
                     use leeward_recording::SessionCall as Call;
                     let now = Time(words[0]);
                     entry.call = match entry.call {
-                        Call::Open(_) => Call::Open(Opened { now, demand: words[1] as u32 }),
+                        Call::Open(_) => Call::Open(Registration { now, demand: words[1] as u32 }),
                         Call::Request(mut event) => {
                             event.now = now;
                             Call::Request(event.with_delay(Nanos(words[1])).with_demand(words[2] as u32))
@@ -439,16 +444,16 @@ proptest! {
                         call => call,
                     };
                 }
-                (Entry::Next { random, .. }, _) => *random = words[0],
-                (Entry::Execute { waited, .. }, 1..=4) => *waited = Nanos(words[0]),
-                (Entry::Execute { core, .. }, _) => *core = CoreId(words[0] as u32 >> (words[1] % 32)),
+                (Entry::NextToWake { random, .. }, _) => *random = words[0],
+                (Entry::Dequeue { waited, .. }, 1..=4) => *waited = Nanos(words[0]),
+                (Entry::Dequeue { core, .. }, _) => *core = CoreId(words[0] as u32 >> (words[1] % 32)),
                 _ => {}
             }
         }
         let bytes = Block::recording(&header(algorithm.name), &forged);
         prop_assert_eq!(&entries(&bytes), &forged);
-        let same = Replayer::same(&header(algorithm.name), &registry).unwrap();
-        let other = Replayer::other(algorithm, &Params::default(), &environment()).unwrap();
+        let same = Replayer::from_header(&header(algorithm.name), &registry).unwrap();
+        let other = Replayer::with_algorithm(algorithm, &Params::default(), &environment()).unwrap();
         for mut replayer in [same, other] {
             for entry in &forged {
                 if replayer.step(entry).is_err() {
@@ -464,7 +469,7 @@ proptest! {
 fn the_format_is_pinned() {
     let mut header = header("codel");
     header.version = "0.1.0".into();
-    header.params = vec![("interval".into(), Raw::Text("80000ns".into()))];
+    header.params = vec![("interval".into(), RawParam::Text("80000ns".into()))];
     let place = |call, answer| {
         Entry::Session(SessionEntry {
             core: CoreId(1),
@@ -474,7 +479,7 @@ fn the_format_is_pinned() {
             call,
             answer,
             window: Credits(5),
-            answered: Method::DEFAULT,
+            method: Method::DEFAULT,
             custom: None,
         })
     };
@@ -485,10 +490,11 @@ fn the_format_is_pinned() {
         .with_random(0x0102_0304);
     let feedback = Feedback { window: Credits(5), ..Feedback::NONE };
     let named = Feedback { credit: CreditId(9), ..feedback };
-    let departure = Departure { now: Time(290), outcome: Outcome::Dropped, sojourn: Nanos(64), credit: CreditId::NONE };
+    let departure =
+        Departure { now: Time(290), outcome: Outcome::Rejected, sojourn: Nanos(64), credit: CreditId::NONE };
     let granted = Departure { outcome: Outcome::Completed, credit: CreditId(8), ..departure };
     let of_method = |entry| match entry {
-        Entry::Session(entry) => Entry::Session(SessionEntry { answered: Method(300), ..entry }),
+        Entry::Session(entry) => Entry::Session(SessionEntry { method: Method(300), ..entry }),
         other => other,
     };
     let entries = [
@@ -497,12 +503,12 @@ fn the_format_is_pinned() {
         place(SessionCall::Request(arrival), Answer::Verdict(Verdict::Reject(RejectReason::Delay))),
         place(SessionCall::Reply(departure), Answer::Feedback(feedback)),
         place(SessionCall::Reply(granted), Answer::Feedback(named)),
-        Entry::Next { core: CoreId(1), random: 255, chosen: Some(SessionSlot(2)) },
+        Entry::NextToWake { core: CoreId(1), random: 255, chosen: Some(SessionSlot(2)) },
         Entry::Tick {
-            signals: Signals { arrivals: 2, drops: 1, lock_drops: 1, ..Signals::idle(Time(290)) },
+            signals: Signals { arrivals: 2, rejections: 1, lock_rejections: 1, ..Signals::idle(Time(290)) },
             gauges: Gauges { credit_pool: Some(-1), ..Gauges::default() },
         },
-        Entry::Execute { core: CoreId(1), waited: Nanos(300), verdict: Verdict::Reject(RejectReason::Delay) },
+        Entry::Dequeue { core: CoreId(1), waited: Nanos(300), verdict: Verdict::Reject(RejectReason::Delay) },
     ];
     let bytes: String =
         Block::recording(&header, &entries).iter().map(|byte| format!("{byte:02x}")).collect::<Vec<_>>().join("");
@@ -516,7 +522,7 @@ fn a_header_that_asks_for_too_much_is_refused() {
     let error = read(&Block::recording(&many, &[])).1.unwrap();
     assert!(error.to_string().contains("an impossible number of cores"), "{error}");
     let mut long = header("none");
-    long.params = vec![("x".repeat(300), Raw::Integer(1))];
+    long.params = vec![("x".repeat(300), RawParam::Integer(1))];
     let error = read(&Block::recording(&long, &[])).1.unwrap();
     assert!(error.to_string().contains("too long"), "{error}");
 }

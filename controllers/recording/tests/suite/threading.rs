@@ -4,8 +4,8 @@ use super::plant::{MS, Plant, SECOND, environment};
 use leeward_core::params::Params;
 use leeward_core::registry::Environment;
 use leeward_core::units::{Nanos, Time};
-use leeward_recording::{Entry, Header, Item, Memory, Reader, Replayer, ThreadingHeader, record};
-use leeward_threading::Threading;
+use leeward_recording::{Entry, Header, Item, MemorySink, Reader, Replayer, ThreadingHeader, record};
+use leeward_threading::ThreadingSetup;
 use leeward_threading::registry::POLICIES;
 
 /// A run under a policy that is recorded: the recording, and its switches.
@@ -17,21 +17,21 @@ fn recorded(policy: &str) -> (Vec<u8>, usize) {
     let params = spec.params(&[]).unwrap();
     let threading = ThreadingHeader::new(spec, &params, &environment());
     let header = Header::new("a test", none, &Params::default(), &surroundings).with_threading(threading);
-    let memory = Memory::new(1 << 24);
+    let memory = MemorySink::new(1 << 24);
     let halves = none.server(&Params::default(), &surroundings).unwrap();
     let (_halves, recorder) = record(halves, &header, Box::new(memory.clone()));
     let mut plant = Plant::new(recorder.threading(spec.build(&params, &environment()).unwrap()));
     plant.steady(300.0, 200);
     plant.steady(13_000.0, 1_000);
-    plant.signals.dropped = 3;
-    plant.signals.oldest = Nanos::from_millis(3);
+    plant.signals.rejected = 3;
+    plant.signals.oldest_wait = Nanos::from_millis(3);
     plant.steady(50.0, 10);
-    plant.signals.oldest = Nanos::ZERO;
+    plant.signals.oldest_wait = Nanos::ZERO;
     (0..20).for_each(|_| plant.arrive(0));
     plant.wait(SECOND);
     plant.steady(100.0, 100);
     plant.jump(50 * MS);
-    plant.ask();
+    plant.poll();
     assert_eq!(plant.violations, [], "{policy}");
     (memory.finish(&recorder), plant.switches.len())
 }
@@ -41,7 +41,7 @@ fn replay(items: impl Iterator<Item = Item>) -> Replayer {
     let mut replayer = None;
     for item in items {
         match item {
-            Item::Header(header) => replayer = Some(Replayer::same(&header, &registry).unwrap()),
+            Item::Header(header) => replayer = Some(Replayer::from_header(&header, &registry).unwrap()),
             Item::Entry(entry) => replayer.as_mut().unwrap().step(&entry).unwrap(),
             Item::End(_) => {}
         }
@@ -68,7 +68,7 @@ fn every_policy_replays() {
 #[test]
 fn canary_a_changed_decision_is_seen() {
     let (bytes, _) = recorded("leeward");
-    let change = |change: fn(&mut Option<Threading>, &mut Time)| {
+    let change = |change: fn(&mut Option<ThreadingSetup>, &mut Time)| {
         let mut changed = 0;
         let spoilt = items(&bytes).map(|mut item| {
             if let Item::Entry(Entry::Threading { wanted, timeout, .. }) = &mut item
@@ -83,7 +83,7 @@ fn canary_a_changed_decision_is_seen() {
         });
         replay(spoilt.collect::<Vec<_>>().into_iter()).difference().unwrap().to_string()
     };
-    let other = change(|wanted, _| *wanted = Some(Threading::Cores(7)));
+    let other = change(|wanted, _| *wanted = Some(ThreadingSetup::Cores(7)));
     assert!(other.contains("threading (") && other.contains("wanted setup was CORE7"), "{other}");
     let none = change(|wanted, _| *wanted = None);
     assert!(none.contains("wanted setup was the present one"), "{none}");
@@ -101,7 +101,9 @@ fn damaged_recordings_are_an_answer() {
         let mut replayer = None;
         for item in Reader::items(&damaged) {
             match item {
-                Ok(Item::Header(header)) => replayer = Replayer::same(&header, &leeward_controllers::builtin()).ok(),
+                Ok(Item::Header(header)) => {
+                    replayer = Replayer::from_header(&header, &leeward_controllers::builtin()).ok()
+                }
                 Ok(Item::Entry(entry)) => {
                     if let Some(replayer) = &mut replayer {
                         let _ = replayer.step(&entry);

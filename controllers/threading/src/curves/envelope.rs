@@ -1,19 +1,19 @@
 //! Which setup is best at which load, worked out once: a decision then looks up one interval, however many setups there are.
 
-use super::{Curve, Curves, Tail};
+use super::{Curve, Curves, TailPercentile};
 use leeward_core::units::{Nanos, Rate};
 
 /// Which setup is best.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Objective {
     /// The one of least predicted tail latency.
-    Latency(Tail),
+    Latency(TailPercentile),
     /// The one that takes the least CPU, of those whose predicted tail is at most this; where there is none, the one of least latency.
-    Cpu(Tail, Nanos),
+    Cpu(TailPercentile, Nanos),
 }
 
 impl Objective {
-    fn tail(self) -> Tail {
+    fn tail(self) -> TailPercentile {
         match self {
             Objective::Latency(tail) | Objective::Cpu(tail, _) => tail,
         }
@@ -28,7 +28,7 @@ pub struct Envelope {
     /// Part of what a setup sustains up to which it is chosen.
     margin: f64,
     /// Where each interval begins, ascending, the first at 0.
-    from: Vec<f64>,
+    starts: Vec<f64>,
     /// Place of the interval's best among the curves.
     best: Vec<u16>,
 }
@@ -36,19 +36,19 @@ pub struct Envelope {
 /// A line over an interval: value at its begin and slope.
 #[derive(Clone, Copy)]
 struct Line {
-    place: usize,
-    at: f64,
+    curve: usize,
+    start_value: f64,
     slope: f64,
 }
 
 impl Envelope {
     /// Works it out. No setup is chosen beyond `margin` (0 to 1) of what it sustains, unless none is left.
     pub fn new(curves: Curves, objective: Objective, margin: f64) -> Self {
-        let mut envelope = Envelope { curves, objective, margin, from: Vec::new(), best: Vec::new() };
+        let mut envelope = Envelope { curves, objective, margin, starts: Vec::new(), best: Vec::new() };
         let mut bends: Vec<f64> = vec![0.0];
         for curve in envelope.curves.all() {
-            bends.extend(curve.knots.iter().map(|knot| knot.load));
-            bends.push(curve.sustains * margin);
+            bends.extend(curve.points.iter().map(|knot| knot.load));
+            bends.push(curve.max_load * margin);
         }
         bends.sort_by(f64::total_cmp);
         bends.dedup();
@@ -73,19 +73,19 @@ impl Envelope {
 
     /// Place of the best curve at this load, and the greatest load below at which another one is; `None` if it is the best without any
     /// load.
-    pub fn best_and_bend(&self, load: Rate) -> (usize, Option<Rate>) {
+    pub fn best_and_crossing(&self, load: Rate) -> (usize, Option<Rate>) {
         let interval = self.interval(load);
-        (usize::from(self.best[interval]), (interval > 0).then(|| Rate(self.from[interval])))
+        (usize::from(self.best[interval]), (interval > 0).then(|| Rate(self.starts[interval])))
     }
 
     /// The intervals: where each begins, and its best.
     pub fn intervals(&self) -> impl Iterator<Item = (Rate, &Curve)> {
-        self.from.iter().enumerate().map(|(interval, from)| (Rate(*from), self.curve(interval)))
+        self.starts.iter().enumerate().map(|(interval, from)| (Rate(*from), self.curve(interval)))
     }
 
     /// Whether a setup may be chosen at this load.
     pub fn is_eligible(&self, curve: &Curve, load: Rate) -> bool {
-        load.0 <= curve.sustains * self.margin
+        load.0 <= curve.max_load * self.margin
     }
 
     /// The number that the objective compares, smaller is better; `None` where the setup is not eligible.
@@ -103,7 +103,7 @@ impl Envelope {
     }
 
     fn interval(&self, load: Rate) -> usize {
-        self.from.partition_point(|from| *from <= load.0).saturating_sub(1)
+        self.starts.partition_point(|from| *from <= load.0).saturating_sub(1)
     }
 
     fn curve(&self, interval: usize) -> &Curve {
@@ -124,14 +124,14 @@ impl Envelope {
             return;
         }
         let tails = self.lines(&eligible, from, to, |curve, load| match self.objective.tail() {
-            Tail::P99 => curve.between(load, |knot| knot.p99_us),
-            Tail::P999 => curve.between(load, |knot| knot.p999_us),
+            TailPercentile::P99 => curve.interpolate(load, |knot| knot.p99_us),
+            TailPercentile::P999 => curve.interpolate(load, |knot| knot.p999_us),
         });
         let Objective::Cpu(_, most) = self.objective else { return self.add_lines(&tails, from, to) };
         let most = most.as_micros_f64();
-        let cpus = self.lines(&eligible, from, to, |curve, load| curve.between(load, |knot| knot.cpu));
+        let cpus = self.lines(&eligible, from, to, |curve, load| curve.interpolate(load, |knot| knot.cpu));
         // Where a setup becomes too slow, the choice may change.
-        let mut cuts: Vec<f64> = tails.iter().filter_map(|line| line.reaches(most, from, to)).collect();
+        let mut cuts: Vec<f64> = tails.iter().filter_map(|line| line.crossing(most, from, to)).collect();
         cuts.extend([from, to]);
         cuts.sort_by(f64::total_cmp);
         cuts.dedup();
@@ -140,7 +140,7 @@ impl Envelope {
             let quick: Vec<Line> =
                 tails.iter().zip(&cpus).filter(|(tail, _)| tail.value(middle) <= most).map(|(_, cpu)| *cpu).collect();
             let lines = if quick.is_empty() { &tails } else { &quick };
-            let moved: Vec<Line> = lines.iter().map(|line| Line { at: line.value(begin), ..*line }).collect();
+            let moved: Vec<Line> = lines.iter().map(|line| Line { start_value: line.value(begin), ..*line }).collect();
             self.add_lines(&moved, pair[0], pair[1]);
         }
     }
@@ -150,7 +150,7 @@ impl Envelope {
             let curve = &self.curves.all()[*place];
             let (at, end) = (value(curve, from), value(curve, to));
             // Beyond the last knot a curve is level; `to` is the next bend, where it is at most reached.
-            Line { place: *place, at, slope: (end - at) / (to - from) }
+            Line { curve: *place, start_value: at, slope: (end - at) / (to - from) }
         };
         places.iter().map(line).collect()
     }
@@ -167,9 +167,9 @@ impl Envelope {
         // Each line is the least once at most.
         for _ in 0..=lines.len() {
             let Some(best) = now.or_else(|| least(at)) else { return };
-            self.push(from + at, best.place);
+            self.push(from + at, best.curve);
             let crossing = |line: &Line| {
-                let crossing = (line.at - best.at) / (best.slope - line.slope);
+                let crossing = (line.start_value - best.start_value) / (best.slope - line.slope);
                 (line.slope < best.slope && crossing > at && from + crossing < to).then_some((crossing, *line))
             };
             let first = lines.iter().filter_map(crossing).reduce(|a, b| {
@@ -186,24 +186,24 @@ impl Envelope {
         if self.best.last() == Some(&place) {
             return;
         }
-        if self.from.last() == Some(&from) {
+        if self.starts.last() == Some(&from) {
             self.best.pop();
-            self.from.pop();
+            self.starts.pop();
             return self.push(from, usize::from(place));
         }
-        self.from.push(from);
+        self.starts.push(from);
         self.best.push(place);
     }
 }
 
 impl Line {
     fn value(&self, distance: f64) -> f64 {
-        self.at + self.slope * distance
+        self.start_value + self.slope * distance
     }
 
     /// The load strictly between `from` and `to` at which the line has this value.
-    fn reaches(&self, value: f64, from: f64, to: f64) -> Option<f64> {
-        let load = from + (value - self.at) / self.slope;
+    fn crossing(&self, value: f64, from: f64, to: f64) -> Option<f64> {
+        let load = from + (value - self.start_value) / self.slope;
         (load > from && load < to).then_some(load)
     }
 }

@@ -5,19 +5,19 @@ mod envelope;
 
 pub use envelope::{Envelope, Objective};
 
-use super::setup::{Fanout, Threading};
+use super::setup::{Fanout, ThreadingSetup};
 use leeward_core::units::{Nanos, Rate};
 
 /// Setups that a set of curves has at most.
 pub const CURVES_MAX: usize = 256;
 /// Knots that a curve has at most: more than any training measures, and few enough for a recording's header to hold all curves.
-pub const KNOTS_MAX: usize = 64;
+pub const POINTS_MAX: usize = 64;
 /// The greatest load, latency (µs) and number of CPUs that a curve may name: far beyond any machine, and safe to reckon with.
 pub const NUMBER_MAX: f64 = 1e12;
 
 /// Which latency a curve is asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Tail {
+pub enum TailPercentile {
     /// The 99th percentile, as in the paper.
     P99,
     /// The 99.9th percentile.
@@ -26,7 +26,7 @@ pub enum Tail {
 
 /// A setup at one load.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Knot {
+pub struct CurvePoint {
     /// Requests per second.
     pub load: f64,
     /// Median latency in µs.
@@ -47,11 +47,11 @@ pub struct Knot {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Curve {
     /// The setup.
-    pub setup: Threading,
+    pub setup: ThreadingSetup,
     /// By ascending load, at least two.
-    pub knots: Vec<Knot>,
+    pub points: Vec<CurvePoint>,
     /// Requests per second beyond which nothing is predicted, and the setup not chosen: its latency is no number there.
-    pub sustains: f64,
+    pub max_load: f64,
 }
 
 /// Curves that can't be used.
@@ -59,10 +59,10 @@ pub struct Curve {
 #[non_exhaustive]
 pub enum CurvesError {
     /// Too few or too many.
-    #[error("{what}: {found}; accepted: {accepted}")]
+    #[error("{subject}: {found}; accepted: {accepted}")]
     Count {
         /// Setups, or knots of one.
-        what: String,
+        subject: String,
         /// How many there are.
         found: usize,
         /// How many may be.
@@ -72,7 +72,7 @@ pub enum CurvesError {
     #[error("{setup}: `{key}` can't be {found}; accepted: {accepted}")]
     Number {
         /// Setup of the curve.
-        setup: Threading,
+        setup: ThreadingSetup,
         /// The number's key.
         key: &'static str,
         /// Its value.
@@ -82,7 +82,7 @@ pub enum CurvesError {
     },
     /// A setup that is there twice.
     #[error("{0} has two curves; accepted: one")]
-    Twice(Threading),
+    Duplicate(ThreadingSetup),
 }
 
 /// The curves of all setups of a service on a machine.
@@ -97,7 +97,7 @@ impl CurvesError {
         match self {
             CurvesError::Number { key, .. } => Some(key),
             CurvesError::Count { .. } => Some("loads"),
-            CurvesError::Twice(_) => Some("name"),
+            CurvesError::Duplicate(_) => Some("name"),
         }
     }
 }
@@ -110,11 +110,11 @@ impl Curves {
     pub fn new(curves: Vec<Curve>) -> Result<Curves, CurvesError> {
         if curves.is_empty() || curves.len() > CURVES_MAX {
             let accepted = format!("from 1 to {CURVES_MAX} setups");
-            return Err(CurvesError::Count { what: "setups".into(), found: curves.len(), accepted });
+            return Err(CurvesError::Count { subject: "setups".into(), found: curves.len(), accepted });
         }
         for (place, curve) in curves.iter().enumerate() {
             if curves[..place].iter().any(|other| other.setup == curve.setup) {
-                return Err(CurvesError::Twice(curve.setup));
+                return Err(CurvesError::Duplicate(curve.setup));
             }
             curve.check()?;
         }
@@ -127,40 +127,40 @@ impl Curves {
     }
 
     /// Place of a setup's curve.
-    pub fn place(&self, setup: Threading) -> Option<usize> {
+    pub fn index(&self, setup: ThreadingSetup) -> Option<usize> {
         self.curves.iter().position(|curve| curve.setup == setup)
     }
 
     /// The curve of a setup.
-    pub fn of(&self, setup: Threading) -> Option<&Curve> {
-        self.place(setup).map(|place| &self.curves[place])
+    pub fn get(&self, setup: ThreadingSetup) -> Option<&Curve> {
+        self.index(setup).map(|place| &self.curves[place])
     }
 
     /// Curves whose setup `keep` wants; `None` if there is none.
-    pub fn only(&self, keep: impl Fn(&Threading) -> bool) -> Option<Curves> {
+    pub fn filter(&self, keep: impl Fn(&ThreadingSetup) -> bool) -> Option<Curves> {
         let curves: Vec<Curve> = self.curves.iter().filter(|curve| keep(&curve.setup)).cloned().collect();
         (!curves.is_empty()).then_some(Curves { curves })
     }
 
     /// Curves of one fan-out; the cores of `CORE<n>` are asynchronous.
-    pub fn of_fanout(&self, fanout: Fanout) -> Option<Curves> {
-        self.only(|setup| setup.setup().map_or(Fanout::Async, |setup| setup.fanout) == fanout)
+    pub fn with_fanout(&self, fanout: Fanout) -> Option<Curves> {
+        self.filter(|setup| setup.setup().map_or(Fanout::Async, |setup| setup.fanout) == fanout)
     }
 
     /// The setup that sustains most; of equals the first.
     pub fn strongest(&self) -> &Curve {
-        self.curves.iter().reduce(|a, b| if b.sustains > a.sustains { b } else { a }).expect("never none")
+        self.curves.iter().reduce(|a, b| if b.max_load > a.max_load { b } else { a }).expect("never none")
     }
 }
 
 impl Curve {
     /// Latency that the setup has at this load: linear between knots, constant below the first and above the last. `None` beyond what
     /// it sustains.
-    pub fn latency(&self, tail: Tail, load: Rate) -> Option<Nanos> {
-        (load.0 <= self.sustains).then(|| {
-            let us = self.between(load.0, |knot| match tail {
-                Tail::P99 => knot.p99_us,
-                Tail::P999 => knot.p999_us,
+    pub fn latency(&self, tail: TailPercentile, load: Rate) -> Option<Nanos> {
+        (load.0 <= self.max_load).then(|| {
+            let us = self.interpolate(load.0, |knot| match tail {
+                TailPercentile::P99 => knot.p99_us,
+                TailPercentile::P999 => knot.p999_us,
             });
             Nanos::from_secs_f64(us * 1e-6)
         })
@@ -168,13 +168,13 @@ impl Curve {
 
     /// CPUs that the setup keeps busy at this load, as [`Curve::latency`].
     pub fn cpu(&self, load: Rate) -> Option<f64> {
-        (load.0 <= self.sustains).then(|| self.between(load.0, |knot| knot.cpu))
+        (load.0 <= self.max_load).then(|| self.interpolate(load.0, |knot| knot.cpu))
     }
 
     /// A number of the knots at any load. No load, or one that is no number, is the smallest.
-    fn between(&self, load: f64, of: impl Fn(&Knot) -> f64) -> f64 {
-        let above = self.knots.partition_point(|knot| knot.load <= load);
-        match (above.checked_sub(1).map(|below| &self.knots[below]), self.knots.get(above)) {
+    fn interpolate(&self, load: f64, of: impl Fn(&CurvePoint) -> f64) -> f64 {
+        let above = self.points.partition_point(|knot| knot.load <= load);
+        match (above.checked_sub(1).map(|below| &self.points[below]), self.points.get(above)) {
             (Some(a), Some(b)) => {
                 let part = (load - a.load) / (b.load - a.load);
                 of(a) + (of(b) - of(a)) * part
@@ -189,10 +189,14 @@ impl Curve {
     /// # Errors
     /// The first that can't.
     pub fn check(&self) -> Result<(), CurvesError> {
-        let count = self.knots.len();
-        if !(2..=KNOTS_MAX).contains(&count) {
+        let count = self.points.len();
+        if !(2..=POINTS_MAX).contains(&count) {
             let what = format!("{}: loads", self.setup);
-            return Err(CurvesError::Count { what, found: count, accepted: format!("from 2 to {KNOTS_MAX} knots") });
+            return Err(CurvesError::Count {
+                subject: what,
+                found: count,
+                accepted: format!("from 2 to {POINTS_MAX} knots"),
+            });
         }
         let number = |key, found: f64, min: f64, max: f64, accepted: &dyn Fn() -> String| {
             // Not a range: what is no number is in none.
@@ -201,7 +205,7 @@ impl Curve {
             if fits { Ok(()) } else { Err(error()) }
         };
         let mut before = 0.0;
-        for knot in &self.knots {
+        for knot in &self.points {
             let positive = || format!("a number above 0, up to {NUMBER_MAX:e}");
             number("loads", knot.load, f64::MIN_POSITIVE, NUMBER_MAX, &positive)?;
             if knot.load <= before {
@@ -216,7 +220,7 @@ impl Curve {
             number("cpu", knot.cpu, 0.0, NUMBER_MAX, &|| "a number of CPUs from 0".into())?;
             number("spread", knot.spread, 0.0, NUMBER_MAX, &|| "a number from 0, such as 0.05".into())?;
         }
-        let most = || format!("at least the first load, {}, up to {NUMBER_MAX:e}", self.knots[0].load);
-        number("sustains", self.sustains, self.knots[0].load, NUMBER_MAX, &most)
+        let most = || format!("at least the first load, {}, up to {NUMBER_MAX:e}", self.points[0].load);
+        number("sustains", self.max_load, self.points[0].load, NUMBER_MAX, &most)
     }
 }

@@ -11,15 +11,15 @@ use super::super::window::ArrivalWindow;
 use leeward_core::units::{Nanos, Time};
 
 /// Arrivals after which the ring's windows are looked at.
-const LOOKS: [usize; 8] = [5, 8, 12, 16, 24, 32, 48, 64];
+const CHECKPOINTS: [usize; 8] = [5, 8, 12, 16, 24, 32, 48, 64];
 /// Arrivals of the shortest window beyond the ring; each further one is twice as long.
 const FIRST_LONG: u64 = 128;
 /// Windows beyond the ring: the longest has 4,096 arrivals, which bound a rate to ± 7 %.
-const LONG: usize = 6;
+const LONG_WINDOWS: usize = 6;
 
 /// Bounds of a load, per second.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct Bounds {
+pub(super) struct LoadBounds {
     /// Surely at least this.
     pub(super) low: f64,
     /// Estimate, within the bounds.
@@ -41,12 +41,12 @@ struct Limits {
 #[derive(Clone, Debug)]
 pub(super) struct Detector {
     silence: f64,
-    looks: [Limits; LOOKS.len()],
-    long: [Limits; LONG],
+    checkpoints: [Limits; CHECKPOINTS.len()],
+    long_windows: [Limits; LONG_WINDOWS],
     /// Inverse of the arrivals of each long window.
-    shares: [f64; LONG],
+    shares: [f64; LONG_WINDOWS],
     /// Of each long window, where it begins and where the next one will.
-    anchors: [[Anchor; 2]; LONG],
+    anchors: [[Anchor; 2]; LONG_WINDOWS],
     begun: bool,
 }
 
@@ -59,15 +59,15 @@ struct Anchor {
 impl Detector {
     /// All bounds together fail with probability `error` per decision.
     pub(super) fn new(error: f64) -> Self {
-        let looks = (LOOKS.len() + LONG + 1) as f64;
+        let looks = (CHECKPOINTS.len() + LONG_WINDOWS + 1) as f64;
         let one = error / looks;
         let quantile = normal_quantile(1.0 - one);
         Detector {
             silence: -one.ln(),
-            looks: LOOKS.map(|entries| limits(entries - 1, quantile)),
-            long: std::array::from_fn(|level| limits((FIRST_LONG << level) as usize, quantile)),
+            checkpoints: CHECKPOINTS.map(|entries| limits(entries - 1, quantile)),
+            long_windows: std::array::from_fn(|level| limits((FIRST_LONG << level) as usize, quantile)),
             shares: std::array::from_fn(|level| 1.0 / (FIRST_LONG << level) as f64),
-            anchors: [[Anchor::default(); 2]; LONG],
+            anchors: [[Anchor::default(); 2]; LONG_WINDOWS],
             begun: false,
         }
     }
@@ -78,27 +78,27 @@ impl Detector {
     }
 
     /// The bounds now. `None` until a window says anything.
-    pub(super) fn update(&mut self, window: &ArrivalWindow, now: Time) -> Option<Bounds> {
+    pub(super) fn update(&mut self, window: &ArrivalWindow, now: Time) -> Option<LoadBounds> {
         let here = Anchor { time: now, total: window.total() };
         if !self.begun {
-            (self.begun, self.anchors) = (true, [[here; 2]; LONG]);
+            (self.begun, self.anchors) = (true, [[here; 2]; LONG_WINDOWS]);
         }
-        let mut bounds = Bounds { low: 0.0, mean: 0.0, high: f64::INFINITY, arrivals: 0 };
-        let clear = window.clear();
+        let mut bounds = LoadBounds { low: 0.0, mean: 0.0, high: f64::INFINITY, arrivals: 0 };
+        let clear = window.since_stall();
         // What an accepted window begins with, for those beyond the ring to begin there if they are of another load.
         let mut begin = here;
         if let Some(newest) = clear.last() {
-            bounds.narrow(0, seconds(now, *newest), Limits { low: 0.0, high: self.silence });
+            bounds.intersect(0, seconds(now, *newest), Limits { low: 0.0, high: self.silence });
         }
-        for (entries, limits) in LOOKS.iter().zip(self.looks) {
+        for (entries, limits) in CHECKPOINTS.iter().zip(self.checkpoints) {
             let Some(start) = clear.len().checked_sub(*entries) else { break };
-            if !bounds.narrow(*entries as u64 - 1, seconds(now, clear[start]), limits) {
-                self.anchors = [[begin; 2]; LONG];
-                return bounds.known();
+            if !bounds.intersect(*entries as u64 - 1, seconds(now, clear[start]), limits) {
+                self.anchors = [[begin; 2]; LONG_WINDOWS];
+                return bounds.if_known();
             }
             begin = Anchor { time: clear[start], total: here.total.saturating_sub(*entries as u64 - 1) };
         }
-        for (level, limits) in self.long.into_iter().enumerate() {
+        for (level, limits) in self.long_windows.into_iter().enumerate() {
             let length = FIRST_LONG << level;
             let [start, _] = self.anchors[level];
             let count = here.total.saturating_sub(start.total);
@@ -108,7 +108,7 @@ impl Detector {
             // The bounds of `length` arrivals: a little wider than those of the `count` that there are.
             let scale = count as f64 * self.shares[level];
             let limits = Limits { low: limits.low * scale, high: limits.high * scale };
-            if !bounds.narrow(count, seconds(now, start.time), limits) {
+            if !bounds.intersect(count, seconds(now, start.time), limits) {
                 self.anchors[level..].fill([begin; 2]);
                 break;
             }
@@ -119,13 +119,13 @@ impl Detector {
                 (*start, *next) = (*next, here);
             }
         }
-        bounds.known()
+        bounds.if_known()
     }
 }
 
-impl Bounds {
+impl LoadBounds {
     /// Takes in a window of `gaps` in so many seconds. Whether it meets the others.
-    fn narrow(&mut self, gaps: u64, seconds: f64, limits: Limits) -> bool {
+    fn intersect(&mut self, gaps: u64, seconds: f64, limits: Limits) -> bool {
         // A clock that has not gone on since says nothing.
         if seconds <= 0.0 {
             return true;
@@ -142,7 +142,7 @@ impl Bounds {
         true
     }
 
-    fn known(mut self) -> Option<Bounds> {
+    fn if_known(mut self) -> Option<LoadBounds> {
         self.mean = self.mean.clamp(self.low, self.high);
         self.high.is_finite().then_some(self)
     }

@@ -3,8 +3,8 @@
 
 use super::super::curves::Curves;
 use super::super::policy::ThreadSignals;
-use super::super::setup::{Setup, Threading};
-use super::detect::Bounds;
+use super::super::setup::{Setup, ThreadingSetup};
+use super::detect::LoadBounds;
 use leeward_core::units::{Nanos, Time};
 
 /// Buckets of load, each the root of two wide: all rates below four billion.
@@ -14,15 +14,15 @@ const PRIOR: f64 = 20.0;
 /// Weight of a window after the next one.
 const DISCOUNT: f64 = 0.98;
 /// How far a setup may be better than is known, in standard deviations of a window's log tail (assumed: 0.3).
-const HOPE: f64 = 0.3;
+const OPTIMISM: f64 = 0.3;
 /// Requests of a trial, which is a window of latencies.
 const TRIAL: u64 = 500;
 /// Requests between two that may be part of a trial.
-const SHARE: u64 = 100;
+const TRIAL_INTERVAL: u64 = 100;
 /// Late requests that end a trial, of so many.
-const LATE: (u64, u64) = (3, 50);
+const LATE_LIMIT: (u64, u64) = (3, 50);
 /// Longest trial.
-const LONGEST: Nanos = Nanos::from_secs(10);
+const MAX_TRIAL: Nanos = Nanos::from_secs(10);
 /// Deviation of the log tail that is none, and the sum of deviations at which curves are stale.
 const DRIFT: (f64, f64) = (0.1, 2.0);
 
@@ -43,11 +43,11 @@ pub(super) struct Learner {
     mode: Mode,
     setups: usize,
     /// Per bucket and setup: sum of deviations, and how many windows they count as.
-    seen: Vec<(f64, f64)>,
+    deviations: Vec<(f64, f64)>,
     window: u64,
     trial: Option<Trial>,
     /// Requests that ended in trials.
-    tried: u64,
+    trial_requests: u64,
     /// Sums of deviations upwards and downwards (Page–Hinkley, around zero).
     drift: (f64, f64),
 }
@@ -55,8 +55,8 @@ pub(super) struct Learner {
 /// A trial of a neighbour.
 #[derive(Clone, Copy, Debug)]
 struct Trial {
-    home: usize,
-    begun: Time,
+    origin: usize,
+    start: Time,
     window: u64,
     ended: u64,
     late: u64,
@@ -67,7 +67,15 @@ impl Learner {
     pub(super) fn new(mode: Mode, setups: usize) -> Self {
         // All at once: nothing is allocated by the way.
         let room = if mode == Mode::Off { 0 } else { BUCKETS * setups };
-        Learner { mode, setups, seen: vec![(0.0, 0.0); room], window: 0, trial: None, tried: 0, drift: (0.0, 0.0) }
+        Learner {
+            mode,
+            setups,
+            deviations: vec![(0.0, 0.0); room],
+            window: 0,
+            trial: None,
+            trial_requests: 0,
+            drift: (0.0, 0.0),
+        }
     }
 
     pub(super) fn is_off(&self) -> bool {
@@ -96,14 +104,14 @@ impl Learner {
         place: usize,
         predicted: Option<Nanos>,
     ) -> bool {
-        if self.is_off() || signals.seen.window <= self.window {
+        if self.is_off() || signals.latencies.window <= self.window {
             return false;
         }
-        self.window = signals.seen.window;
+        self.window = signals.latencies.window;
         let Some(predicted) = predicted else { return false };
         // Bounded: a stall of a second among microseconds should not count as a thousand windows.
-        let deviation = (signals.seen.p99.0.max(1) as f64 / predicted.0.max(1) as f64).ln().clamp(-2.0, 2.0);
-        let (sum, count) = &mut self.seen[bucket(load) * self.setups + place];
+        let deviation = (signals.latencies.p99.0.max(1) as f64 / predicted.0.max(1) as f64).ln().clamp(-2.0, 2.0);
+        let (sum, count) = &mut self.deviations[bucket(load) * self.setups + place];
         (*sum, *count) = (*sum * DISCOUNT + deviation, *count * DISCOUNT + 1.0);
         let (up, down) = self.drift;
         self.drift = (
@@ -118,64 +126,65 @@ impl Learner {
         if self.is_off() {
             return 1.0;
         }
-        let (sum, count) = self.seen[bucket(load) * self.setups + place];
+        let (sum, count) = self.deviations[bucket(load) * self.setups + place];
         (sum / (PRIOR + count)).exp()
     }
 
     /// The same as it might be.
-    fn hoped(&self, load: f64, place: usize) -> f64 {
-        let (_, count) = self.seen[bucket(load) * self.setups + place];
-        self.factor(load, place) * (-HOPE / (1.0 + count).sqrt()).exp()
+    fn optimistic_factor(&self, load: f64, place: usize) -> f64 {
+        let (_, count) = self.deviations[bucket(load) * self.setups + place];
+        self.factor(load, place) * (-OPTIMISM / (1.0 + count).sqrt()).exp()
     }
 
     /// A neighbour of the setup at `home` that is worth a trial now: `tail` says what curves predict for a setup.
     pub(super) fn trial(
         &mut self,
         signals: &ThreadSignals,
-        bounds: &Bounds,
+        bounds: &LoadBounds,
         curves: &Curves,
         home: usize,
         tail: impl Fn(usize) -> Option<f64>,
     ) -> Option<usize> {
-        let has_room = (self.tried + TRIAL).saturating_mul(SHARE) <= signals.ended;
+        let has_room = (self.trial_requests + TRIAL).saturating_mul(TRIAL_INTERVAL) <= signals.completions;
         if !self.is_on() || self.trial.is_some() || !has_room {
             return None;
         }
         let all = curves.all();
-        let is_safe = |place: &usize| bounds.high < all[*place].sustains / 2.0;
+        let is_safe = |place: &usize| bounds.high < all[*place].max_load / 2.0;
         let known = tail(home)? * self.factor(bounds.mean, home);
-        let hoped = |place: usize| Some((tail(place)? * self.hoped(bounds.mean, place), place));
+        let hoped = |place: usize| Some((tail(place)? * self.optimistic_factor(bounds.mean, place), place));
         let near = (0..all.len()).filter(|place| are_neighbours(all[*place].setup, all[home].setup));
         let best = near.filter(is_safe).filter_map(hoped).min_by(|a, b| a.0.total_cmp(&b.0));
         let (_, place) = best.filter(|(hoped, _)| is_safe(&home) && *hoped < known)?;
-        let ThreadSignals { now, ended, late, .. } = *signals;
-        self.trial = Some(Trial { home, begun: now, window: signals.seen.window, ended, late });
+        let ThreadSignals { now, completions: ended, late, .. } = *signals;
+        self.trial = Some(Trial { origin: home, start: now, window: signals.latencies.window, ended, late });
         Some(place)
     }
 
     /// Whether a trial is going on.
-    pub(super) fn is_trying(&self) -> bool {
+    pub(super) fn has_trial(&self) -> bool {
         self.trial.is_some()
     }
 
     /// Place to go back to, if the trial is over: it has its window, too many requests are late, or the load is another. And whether too many
     /// were.
-    pub(super) fn end_of_trial(&mut self, signals: &ThreadSignals, is_safe: bool) -> Option<(usize, bool)> {
+    pub(super) fn finish_trial(&mut self, signals: &ThreadSignals, is_safe: bool) -> Option<(usize, bool)> {
         let trial = self.trial?;
-        let (ended, late) = (signals.ended.saturating_sub(trial.ended), signals.late.saturating_sub(trial.late));
-        let is_bad = late >= LATE.0 && late * LATE.1 >= ended * LATE.0;
-        let is_over = signals.seen.window > trial.window || ended >= TRIAL || signals.now.since(trial.begun) > LONGEST;
+        let (ended, late) = (signals.completions.saturating_sub(trial.ended), signals.late.saturating_sub(trial.late));
+        let is_bad = late >= LATE_LIMIT.0 && late * LATE_LIMIT.1 >= ended * LATE_LIMIT.0;
+        let is_over =
+            signals.latencies.window > trial.window || ended >= TRIAL || signals.now.since(trial.start) > MAX_TRIAL;
         if !(is_bad || is_over || !is_safe) {
             return None;
         }
         self.trial = None;
-        self.tried += ended;
-        Some((trial.home, is_bad))
+        self.trial_requests += ended;
+        Some((trial.origin, is_bad))
     }
 
     /// The setup at `place` was not good in a trial that ended early: as if a window had been twice as slow.
-    pub(super) fn blame(&mut self, load: f64, place: usize) {
-        if let Some((sum, count)) = self.seen.get_mut(bucket(load) * self.setups + place) {
+    pub(super) fn penalize(&mut self, load: f64, place: usize) {
+        if let Some((sum, count)) = self.deviations.get_mut(bucket(load) * self.setups + place) {
             (*sum, *count) = (*sum + std::f64::consts::LN_2, *count + 1.0);
         }
     }
@@ -187,7 +196,7 @@ fn bucket(load: f64) -> usize {
 }
 
 /// Whether two setups are of one model and differ in one pool, by a factor of two.
-fn are_neighbours(a: Threading, b: Threading) -> bool {
+fn are_neighbours(a: ThreadingSetup, b: ThreadingSetup) -> bool {
     let (Some(a), Some(b)) = (a.setup(), b.setup()) else { return false };
     let model = |setup: Setup| (setup.fanout, setup.handling, setup.wait);
     let pools = [(a.network, b.network), (a.worker, b.worker), (a.response, b.response)];

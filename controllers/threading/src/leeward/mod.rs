@@ -5,14 +5,16 @@
 mod detect;
 mod learn;
 
-use super::curves::{Curve, Envelope, Objective, Tail};
-use super::policy::{Pace, PolicySpec, Reason, ThreadEnvironment, ThreadGauges, ThreadSignals, ThreadingPolicy};
-use super::setup::Threading;
+use super::curves::{Curve, Envelope, Objective, TailPercentile};
+use super::policy::{
+    PolicySpec, PollSchedule, SwitchReason, ThreadEnvironment, ThreadGauges, ThreadSignals, ThreadingPolicy,
+};
+use super::preferred::{FANOUT, PreferredSetup, with_fanout};
+use super::setup::ThreadingSetup;
 use super::window::WINDOW_MAX;
-use super::wish::{FANOUT, Wish, of_fanout};
-use detect::{Bounds, Detector};
+use detect::{Detector, LoadBounds};
 use learn::{Learner, Mode};
-use leeward_core::params::{Kind, ParamError, ParamSpec, Params};
+use leeward_core::params::{ParamError, ParamKind, ParamSpec, Params};
 use leeward_core::units::{Nanos, Rate, Time};
 
 /// The registry's entry.
@@ -23,47 +25,47 @@ pub const POLICY: PolicySpec = PolicySpec {
     params: &[
         ParamSpec {
             name: "objective",
-            kind: Kind::Choice(&["latency", "cpu"]),
+            kind: ParamKind::Choice(&["latency", "cpu"]),
             default: "latency",
             doc: "least predicted tail, or least CPU of those whose predicted tail is within 0.8 of the SLO",
-            tune: &[],
+            tuning_values: &[],
         },
         ParamSpec {
             name: "tail",
-            kind: Kind::Choice(&["p99", "p999"]),
+            kind: ParamKind::Choice(&["p99", "p999"]),
             default: "p99",
             doc: "which percentile is the tail",
-            tune: &[],
+            tuning_values: &[],
         },
         ParamSpec {
             name: "gain",
-            kind: Kind::Number { min: 0.0, max: 10.0 },
+            kind: ParamKind::Number { min: 0.0, max: 10.0 },
             default: "5%",
             doc: "by how much another setup must be better",
-            tune: &["2%", "5%", "10%"],
+            tuning_values: &["2%", "5%", "10%"],
         },
         ParamSpec {
             name: "error",
-            kind: Kind::Number { min: 1e-9, max: 0.1 },
+            kind: ParamKind::Number { min: 1e-9, max: 0.1 },
             // Measured on Poisson arrivals around a crossing (tests/suite/threading/detection.rs): at most 0.1 changes per second at
             // all three, and a step to four times as much is seen after 24, 16 and 12 arrivals at 0.0001, 0.001 and 0.01.
             default: "0.01",
             doc: "how often a bound of the load may be wrong, per decision",
-            tune: &["0.0001", "0.001", "0.01"],
+            tuning_values: &["0.0001", "0.001", "0.01"],
         },
         ParamSpec {
             name: "dwell",
-            kind: Kind::SPAN,
+            kind: ParamKind::ANY_DURATION,
             default: "20ms, or ten times what a switch costs",
             doc: "how long a setup is kept that sustains the load",
-            tune: &["5ms", "20ms", "100ms"],
+            tuning_values: &["5ms", "20ms", "100ms"],
         },
         ParamSpec {
             name: "learn",
-            kind: Kind::Choice(&["off", "shadow", "on"]),
+            kind: ParamKind::Choice(&["off", "shadow", "on"]),
             default: "off",
             doc: "correct the curves by what is seen, and try neighbours with 1 % of the requests; shadow: only say what that would choose",
-            tune: &[],
+            tuning_values: &[],
         },
         FANOUT,
     ],
@@ -75,17 +77,17 @@ const MARGIN: f64 = 0.9;
 /// Part of the objective that a setup chosen for its CPU may be predicted to need.
 const SLACK: f64 = 0.8;
 /// Arrivals between two questions. Bounds move little in less.
-const EVERY: u16 = 4;
+const POLL_ARRIVALS: u16 = 4;
 /// For how many dwells a setup stays that was chosen for a backlog, at first and at most: each backlog soon after the last doubles it.
-const HELD: (u64, u64) = (5, 1_000);
+const HOLD_DWELLS: (u64, u64) = (5, 1_000);
 
 /// See the module.
 #[derive(Clone, Debug)]
 pub struct Leeward {
     envelope: Envelope,
-    tail: Tail,
+    tail: TailPercentile,
     /// The best setup without any load.
-    lowest: Threading,
+    lowest: ThreadingSetup,
     detector: Detector,
     gain: f64,
     dwell: Nanos,
@@ -93,26 +95,26 @@ pub struct Leeward {
     /// Age of the oldest waiting request that is a backlog.
     backlog: Nanos,
     /// Until when nothing is left again that a backlog has made it choose, and for how long that was.
-    held: (Time, Nanos),
+    hold: (Time, Nanos),
     /// Place of the current setup's curve.
-    place: Option<(Threading, usize)>,
+    curve_index: Option<(ThreadingSetup, usize)>,
     /// The greatest load below the last estimate at which another setup than the best there is better.
-    bend: Option<Rate>,
+    lower_crossing: Option<Rate>,
     /// The current setup was the best for the last estimate.
     is_best: bool,
     learner: Learner,
     /// Place of the learned best, and the bounds of load between which it was looked for.
     learned: Option<(usize, f64, f64)>,
     /// Requests are dropped or wait for too long.
-    pressed: bool,
-    wish: Wish,
+    is_under_pressure: bool,
+    preferred: PreferredSetup,
     timeout: Time,
 }
 
 impl Leeward {
     fn new(params: &Params, environment: &ThreadEnvironment) -> Result<Self, ParamError> {
-        let curves = of_fanout("leeward", params, environment.curves.as_deref())?;
-        let tail = if params.choice("tail", "p99") == "p99" { Tail::P99 } else { Tail::P999 };
+        let curves = with_fanout("leeward", params, environment.curves.as_deref())?;
+        let tail = if params.choice("tail", "p99") == "p99" { TailPercentile::P99 } else { TailPercentile::P999 };
         let objective = match (params.choice("objective", "latency"), environment.slo) {
             ("latency", _) => Objective::Latency(tail),
             (_, Some(slo)) => Objective::Cpu(tail, slo.scale(SLACK)),
@@ -126,7 +128,7 @@ impl Leeward {
         };
         let learner = Learner::new(mode, curves.all().len());
         let envelope = Envelope::new(curves, objective, MARGIN);
-        let dwell = params.duration("dwell", Nanos::from_millis(20).max(environment.switch * 10));
+        let dwell = params.duration("dwell", Nanos::from_millis(20).max(environment.switch_cost * 10));
         let lowest = envelope.best(Rate(0.0)).setup;
         Ok(Leeward {
             envelope,
@@ -137,14 +139,14 @@ impl Leeward {
             dwell,
             target: environment.target,
             backlog: environment.slo.map_or(Nanos::MAX, |slo| slo / 2),
-            held: (Time::ZERO, Nanos::ZERO),
-            place: None,
+            hold: (Time::ZERO, Nanos::ZERO),
+            curve_index: None,
             learner,
             learned: None,
-            bend: None,
+            lower_crossing: None,
             is_best: true,
-            pressed: false,
-            wish: Wish::new(lowest),
+            is_under_pressure: false,
+            preferred: PreferredSetup::new(lowest),
             timeout: Time::NEVER,
         })
     }
@@ -156,7 +158,7 @@ impl Leeward {
             (Some(to), Some(from)) => from > to * (1.0 + self.gain),
             (Some(_), None) => true,
             (None, Some(_)) => false,
-            (None, None) => all[to].sustains > all[from].sustains,
+            (None, None) => all[to].max_load > all[from].max_load,
         }
     }
 
@@ -186,89 +188,94 @@ impl Leeward {
     }
 
     /// Learns from what was seen, and says which setup a trial wants, if one begins or ends.
-    fn learn(&mut self, signals: &ThreadSignals, bounds: &Bounds, place: usize) -> Option<(Threading, Reason)> {
+    fn learn(
+        &mut self,
+        signals: &ThreadSignals,
+        bounds: &LoadBounds,
+        place: usize,
+    ) -> Option<(ThreadingSetup, SwitchReason)> {
         let load = bounds.mean;
-        let predicted = self.envelope.curves().all()[place].latency(Tail::P99, Rate(load));
+        let predicted = self.envelope.curves().all()[place].latency(TailPercentile::P99, Rate(load));
         if self.learner.observe(signals, load, place, predicted) {
             self.learned = None;
         }
-        let is_calm = !self.pressed && signals.oldest <= self.backlog && signals.now >= self.held.0;
-        let is_safe = is_calm && bounds.high < self.envelope.curves().all()[place].sustains / 2.0;
-        if self.learner.is_trying() {
-            let (home, is_bad) = self.learner.end_of_trial(signals, is_safe)?;
+        let is_calm = !self.is_under_pressure && signals.oldest_wait <= self.backlog && signals.now >= self.hold.0;
+        let is_safe = is_calm && bounds.high < self.envelope.curves().all()[place].max_load / 2.0;
+        if self.learner.has_trial() {
+            let (home, is_bad) = self.learner.finish_trial(signals, is_safe)?;
             if is_bad {
-                self.learner.blame(load, place);
+                self.learner.penalize(load, place);
                 self.learned = None;
             }
-            return Some((self.envelope.curves().all()[home].setup, Reason::Exploring));
+            return Some((self.envelope.curves().all()[home].setup, SwitchReason::Exploration));
         }
-        if !is_safe || signals.now.since(signals.since) < self.dwell {
+        if !is_safe || signals.now.since(signals.current_since) < self.dwell {
             return None;
         }
         let envelope = &self.envelope;
         let tail = |place: usize| envelope.score(&envelope.curves().all()[place], Rate(load));
         let place = self.learner.trial(signals, bounds, envelope.curves(), place, tail)?;
-        Some((envelope.curves().all()[place].setup, Reason::Exploring))
+        Some((envelope.curves().all()[place].setup, SwitchReason::Exploration))
     }
 
     /// Setup for these bounds, and why it should be another than the current one.
-    fn choose(&mut self, signals: &ThreadSignals, bounds: &Bounds) -> Option<(Threading, Reason)> {
+    fn choose(&mut self, signals: &ThreadSignals, bounds: &LoadBounds) -> Option<(ThreadingSetup, SwitchReason)> {
         let now = signals.now;
-        let (trained, bend) = self.envelope.best_and_bend(Rate(bounds.mean));
-        self.bend = bend;
+        let (trained, bend) = self.envelope.best_and_crossing(Rate(bounds.mean));
+        self.lower_crossing = bend;
         // Looked for only when it has changed.
-        if self.place.is_none_or(|(setup, _)| setup != signals.current) {
-            self.place = self.envelope.curves().place(signals.current).map(|place| (signals.current, place));
+        if self.curve_index.is_none_or(|(setup, _)| setup != signals.current) {
+            self.curve_index = self.envelope.curves().index(signals.current).map(|place| (signals.current, place));
         }
         let learned = if self.learner.is_on() { self.learned_best(bounds.mean) } else { None };
         let to = learned.unwrap_or(trained);
-        let Some((_, place)) = self.place else {
-            return Some((self.envelope.curves().all()[to].setup, Reason::Better));
+        let Some((_, place)) = self.curve_index else {
+            return Some((self.envelope.curves().all()[to].setup, SwitchReason::Better));
         };
         let all = self.envelope.curves().all();
         let (best, from) = (&all[to], &all[place]);
-        if bounds.low > from.sustains * MARGIN && best.sustains > from.sustains {
-            return Some((best.setup, Reason::Unsustained));
+        if bounds.low > from.max_load * MARGIN && best.max_load > from.max_load {
+            return Some((best.setup, SwitchReason::OverCapacity));
         }
-        if signals.oldest > self.backlog && now >= self.held.0 {
-            let stronger = |(_, curve): (Rate, &Curve)| (curve.sustains > from.sustains).then_some(curve.setup);
+        if signals.oldest_wait > self.backlog && now >= self.hold.0 {
+            let stronger = |(_, curve): (Rate, &Curve)| (curve.max_load > from.max_load).then_some(curve.setup);
             let setup = self.envelope.intervals().find_map(stronger);
             if let Some(setup) = setup {
-                self.hold(now);
-                return Some((setup, Reason::Backlog));
+                self.extend_hold(now);
+                return Some((setup, SwitchReason::Backlog));
             }
         }
         self.is_best = to == place;
         if !self.learner.is_off() {
             let exploring = self.learn(signals, bounds, place);
-            if exploring.is_some() || self.learner.is_trying() {
+            if exploring.is_some() || self.learner.has_trial() {
                 return exploring;
             }
         }
         let all = self.envelope.curves().all();
         let (best, from) = (&all[to], &all[place]);
-        if self.is_best || now.since(signals.since) < self.dwell {
+        if self.is_best || now.since(signals.current_since) < self.dwell {
             return None;
         }
-        let waits = self.pressed || now < self.held.0;
-        if waits && best.sustains < from.sustains {
+        let waits = self.is_under_pressure || now < self.hold.0;
+        if waits && best.max_load < from.max_load {
             return None;
         }
         let surely =
             [bounds.mean, bounds.low, bounds.high].iter().all(|load| self.is_better(to, place, *load, bounds.mean));
-        surely.then_some((best.setup, Reason::Better))
+        surely.then_some((best.setup, SwitchReason::Better))
     }
 
     /// Keeps what a backlog has made it choose: for twice as long as the last time, if that is not long ago.
-    fn hold(&mut self, now: Time) {
-        let (until, last) = self.held;
+    fn extend_hold(&mut self, now: Time) {
+        let (until, last) = self.hold;
         let again = now.since(until) < last;
-        let span = if again { last * 2 } else { self.dwell * HELD.0 }.min(self.dwell * HELD.1);
-        self.held = (now + span, span);
+        let span = if again { last * 2 } else { self.dwell * HOLD_DWELLS.0 }.min(self.dwell * HOLD_DWELLS.1);
+        self.hold = (now + span, span);
     }
 
     /// When silence, or the end of a dwell, would be news.
-    fn next(&self, signals: &ThreadSignals) -> Time {
+    fn next_poll(&self, signals: &ThreadSignals) -> Time {
         let now = signals.now;
         let mut next = Time::NEVER;
         let mut at = |time: Time| {
@@ -276,19 +283,19 @@ impl Leeward {
                 next = next.min(time);
             }
         };
-        if self.pressed {
+        if self.is_under_pressure {
             at(now + self.dwell);
         }
         if !self.is_best {
-            at(signals.since + self.dwell);
-            at(self.held.0);
+            at(signals.current_since + self.dwell);
+            at(self.hold.0);
         }
         if self.lowest != signals.current
             && let Some(newest) = signals.arrivals.newest()
         {
             // Each look waits for longer, so that an hour of silence costs a few dozen.
             let silent = now.since(newest);
-            let below = self.bend.map_or(silent, |bend| self.detector.silence(bend.0 * MARGIN));
+            let below = self.lower_crossing.map_or(silent, |bend| self.detector.silence(bend.0 * MARGIN));
             at(newest + below.max(silent.scale(1.25)).max(self.dwell));
         }
         next
@@ -296,33 +303,33 @@ impl Leeward {
 }
 
 impl ThreadingPolicy for Leeward {
-    fn initial(&self) -> Threading {
+    fn initial(&self) -> ThreadingSetup {
         self.lowest
     }
 
-    fn choices(&self) -> Vec<Threading> {
+    fn choices(&self) -> Vec<ThreadingSetup> {
         if self.learner.is_on() {
             return self.envelope.curves().all().iter().map(|curve| curve.setup).collect();
         }
         self.envelope.intervals().map(|(_, curve)| curve.setup).collect()
     }
 
-    fn pace(&self) -> Pace {
-        Pace::Arrivals(EVERY)
+    fn poll_schedule(&self) -> PollSchedule {
+        PollSchedule::Arrivals(POLL_ARRIVALS)
     }
 
     fn window(&self) -> usize {
         WINDOW_MAX
     }
 
-    fn decide(&mut self, signals: &ThreadSignals) -> Option<Threading> {
-        if !self.wish.advances(signals.now) {
+    fn decide(&mut self, signals: &ThreadSignals) -> Option<ThreadingSetup> {
+        if !self.preferred.advances(signals.now) {
             return None;
         }
-        self.pressed = self.wish.is_pressed(signals, self.target);
+        self.is_under_pressure = self.preferred.is_under_pressure(signals, self.target);
         let mut bounds = self.detector.update(&signals.arrivals, signals.now);
         if let Some(bounds) = &mut bounds
-            && self.pressed
+            && self.is_under_pressure
         {
             // Admission keeps demand away: what is offered counts, not what arrives.
             let offered = signals.offered.0.min(f64::MAX);
@@ -331,15 +338,15 @@ impl ThreadingPolicy for Leeward {
             bounds.low = bounds.low.max(offered * SLACK);
         }
         if let Some(bounds) = &bounds {
-            self.wish.note(Rate(bounds.mean));
+            self.preferred.record_rate(Rate(bounds.mean));
         }
         let chosen = bounds.as_ref().and_then(|bounds| self.choose(signals, bounds));
         if let Some(bounds) = bounds.as_ref().filter(|_| self.learner.is_shadow()) {
             self.learned_best(bounds.mean);
         }
-        self.timeout = self.next(signals);
+        self.timeout = self.next_poll(signals);
         let (setup, reason) = chosen?;
-        self.wish.want(signals, setup, reason)
+        self.preferred.prefer(signals, setup, reason)
     }
 
     fn next_timeout(&self) -> Time {
@@ -347,7 +354,7 @@ impl ThreadingPolicy for Leeward {
     }
 
     fn gauges(&self) -> ThreadGauges {
-        let mut gauges = self.wish.gauges(self.envelope.curves(), self.tail);
+        let mut gauges = self.preferred.gauges(self.envelope.curves(), self.tail);
         gauges.stale = self.learner.is_stale();
         let learned = self.learned.map(|(place, ..)| self.envelope.curves().all()[place].setup);
         gauges.shadow = learned.filter(|setup| *setup != gauges.current);

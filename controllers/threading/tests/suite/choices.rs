@@ -1,22 +1,22 @@
 //! Policies by name, and their parameters.
 
 use super::plant::environment;
-use leeward_core::params::Raw;
+use leeward_core::params::RawParam;
 use leeward_core::units::Nanos;
 use leeward_threading::ThreadEnvironment;
-use leeward_threading::registry::{Choice, POLICIES};
+use leeward_threading::registry::{POLICIES, PolicyChoice};
 
 fn refuses(text: &str, part: &str) {
-    let message = text.parse::<Choice>().unwrap_err().to_string();
+    let message = text.parse::<PolicyChoice>().unwrap_err().to_string();
     assert!(message.contains(part) && !message.contains('\n'), "{message}");
 }
 
 #[test]
 fn a_choice_is_a_policy_or_a_setup() {
     for text in ["fm", "ipi", "tbd", "utune", "leeward", "oracle", "rotate", "static:SDB1-50", "static:CORE2"] {
-        assert_eq!(text.parse::<Choice>().unwrap().to_string(), text);
+        assert_eq!(text.parse::<PolicyChoice>().unwrap().to_string(), text);
     }
-    assert_eq!("SDB1-50".parse::<Choice>().unwrap().to_string(), "static:SDB1-50");
+    assert_eq!("SDB1-50".parse::<PolicyChoice>().unwrap().to_string(), "static:SDB1-50");
     refuses("mtune", "accepted: static, fm, ipi, tbd, utune, leeward, oracle, or a setup such as `SDB1-50`");
     refuses("static", "accepted: `static:SDB1-50`");
     refuses("utune:SDB1-50", "`utune` takes no setup");
@@ -44,8 +44,8 @@ fn missing_curves_are_an_error_that_says_how_to_get_them() {
 
 #[test]
 fn the_price_of_cpu_needs_an_objective() {
-    let leeward = "leeward".parse::<Choice>().unwrap().policy;
-    let params = leeward.params(&[("objective", Raw::Text("cpu".into()))]).unwrap();
+    let leeward = "leeward".parse::<PolicyChoice>().unwrap().policy;
+    let params = leeward.params(&[("objective", RawParam::Text("cpu".into()))]).unwrap();
     let mut environment = environment();
     environment.slo = None;
     assert!(leeward.build(&params, &environment).err().unwrap().to_string().contains("needs an SLO"));

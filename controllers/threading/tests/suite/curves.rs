@@ -3,23 +3,23 @@
 use super::plant::{curve, curves};
 use super::setups::any_setup;
 use leeward_core::units::{Nanos, Rate};
-use leeward_threading::Threading;
-use leeward_threading::curves::{Curve, Curves, CurvesError, Envelope, Knot, Objective, Tail};
+use leeward_threading::ThreadingSetup;
+use leeward_threading::curves::{Curve, CurvePoint, Curves, CurvesError, Envelope, Objective, TailPercentile};
 use proptest::prelude::*;
 
 fn any_curve() -> impl Strategy<Value = Curve> {
     let knot = (1.0..4_000.0, 10.0..1_000.0, 1.0..3.0, 1.0..2.0, 0.0..8.0);
     (any_setup(), proptest::collection::vec(knot, 2..8), 1.0..2.0).prop_map(|(setup, raw, beyond)| {
         let mut load = 0.0;
-        let knots: Vec<Knot> = raw
+        let knots: Vec<CurvePoint> = raw
             .into_iter()
             .map(|(step, p50_us, tail, further, cpu)| {
                 load += step;
                 let p99_us = p50_us * tail;
-                Knot { load, p50_us, p99_us, p999_us: p99_us * further, cpu, samples: 500, spread: 0.1 }
+                CurvePoint { load, p50_us, p99_us, p999_us: p99_us * further, cpu, samples: 500, spread: 0.1 }
             })
             .collect();
-        Curve { setup: Threading::Setup(setup), sustains: load * beyond, knots }
+        Curve { setup: ThreadingSetup::Setup(setup), max_load: load * beyond, points: knots }
     })
 }
 
@@ -33,7 +33,7 @@ fn any_curves() -> impl Strategy<Value = Curves> {
 
 /// The best of all, one by one.
 fn search(curves: &Curves, objective: Objective, margin: f64, load: f64) -> Option<f64> {
-    let eligible = curves.all().iter().filter(|curve| load <= curve.sustains * margin);
+    let eligible = curves.all().iter().filter(|curve| load <= curve.max_load * margin);
     let latency = |curve: &Curve, tail| curve.latency(tail, Rate(load)).unwrap().0 as f64;
     match objective {
         Objective::Latency(tail) => eligible.map(|curve| latency(curve, tail)).reduce(f64::min),
@@ -48,7 +48,7 @@ fn search(curves: &Curves, objective: Objective, margin: f64, load: f64) -> Opti
 proptest! {
     #[test]
     fn the_envelope_is_the_search(curves in any_curves(), cpu in any::<bool>(), most in 10u64..2_000, loads in proptest::collection::vec(0.0..40_000.0, 40)) {
-        let objective = if cpu { Objective::Cpu(Tail::P99, Nanos::from_micros(most)) } else { Objective::Latency(Tail::P99) };
+        let objective = if cpu { Objective::Cpu(TailPercentile::P99, Nanos::from_micros(most)) } else { Objective::Latency(TailPercentile::P99) };
         let envelope = Envelope::new(curves.clone(), objective, 0.9);
         let bends: Vec<f64> = envelope.intervals().map(|(from, _)| from.0).collect();
         prop_assert!(bends.is_sorted() && bends[0] == 0.0);
@@ -68,21 +68,21 @@ proptest! {
 
     #[test]
     fn nothing_is_predicted_beyond_what_is_sustained(curve in any_curve(), load in prop_oneof![0.0..40_000.0, Just(f64::NAN), Just(f64::INFINITY), Just(-1.0)]) {
-        let (least, most) = curve.knots.iter().fold((f64::MAX, 0.0f64), |(a, b), knot| (a.min(knot.p99_us), b.max(knot.p99_us)));
-        match curve.latency(Tail::P99, Rate(load)) {
+        let (least, most) = curve.points.iter().fold((f64::MAX, 0.0f64), |(a, b), knot| (a.min(knot.p99_us), b.max(knot.p99_us)));
+        match curve.latency(TailPercentile::P99, Rate(load)) {
             Some(latency) => {
-                prop_assert!(load <= curve.sustains);
+                prop_assert!(load <= curve.max_load);
                 prop_assert!(latency.as_micros_f64() >= least - 0.001 && latency.as_micros_f64() <= most + 0.001);
             }
-            None => prop_assert!(load.is_nan() || load > curve.sustains),
+            None => prop_assert!(load.is_nan() || load > curve.max_load),
         }
     }
 }
 
 #[test]
 fn the_shape_of_the_paper_is_found() {
-    let sync = curves().of_fanout(leeward_threading::Fanout::Sync).unwrap();
-    let envelope = Envelope::new(sync, Objective::Latency(Tail::P99), 1.0);
+    let sync = curves().with_fanout(leeward_threading::Fanout::Sync).unwrap();
+    let envelope = Envelope::new(sync, Objective::Latency(TailPercentile::P99), 1.0);
     let order: Vec<String> = envelope.intervals().map(|(_, curve)| curve.setup.to_string()).collect();
     assert_eq!(order, ["SIP1", "SDP1-20", "SDB1-50"]);
     assert_eq!(envelope.best(Rate(1e9)).setup.to_string(), "SDB1-50");
@@ -98,19 +98,19 @@ fn refuses(spoil: impl FnOnce(&mut Curve), part: &str) {
 
 #[test]
 fn curves_that_can_not_be_are_refused() {
-    refuses(|curve| curve.knots.truncate(1), "SDB1-50: loads: 1; accepted: from 2 to 64 knots");
-    refuses(|curve| curve.knots.swap(0, 1), "ascending loads");
-    refuses(|curve| curve.knots[1].load = f64::NAN, "`loads` can't be NaN");
-    refuses(|curve| curve.knots[0].load = -1.0, "`loads` can't be -1");
-    refuses(|curve| curve.knots[0].p99_us = 1.0, "`p99_us` can't be 1");
-    refuses(|curve| curve.knots[0].p999_us = f64::INFINITY, "`p999_us` can't be inf");
-    refuses(|curve| curve.knots[0].p50_us = 0.0, "`p50_us` can't be 0");
-    refuses(|curve| curve.knots[0].cpu = -0.5, "`cpu` can't be -0.5");
-    refuses(|curve| curve.knots[0].spread = f64::NAN, "`spread` can't be NaN");
-    refuses(|curve| curve.sustains = 1.0, "`sustains` can't be 1");
-    refuses(|curve| curve.sustains = f64::NAN, "`sustains` can't be NaN");
+    refuses(|curve| curve.points.truncate(1), "SDB1-50: loads: 1; accepted: from 2 to 64 knots");
+    refuses(|curve| curve.points.swap(0, 1), "ascending loads");
+    refuses(|curve| curve.points[1].load = f64::NAN, "`loads` can't be NaN");
+    refuses(|curve| curve.points[0].load = -1.0, "`loads` can't be -1");
+    refuses(|curve| curve.points[0].p99_us = 1.0, "`p99_us` can't be 1");
+    refuses(|curve| curve.points[0].p999_us = f64::INFINITY, "`p999_us` can't be inf");
+    refuses(|curve| curve.points[0].p50_us = 0.0, "`p50_us` can't be 0");
+    refuses(|curve| curve.points[0].cpu = -0.5, "`cpu` can't be -0.5");
+    refuses(|curve| curve.points[0].spread = f64::NAN, "`spread` can't be NaN");
+    refuses(|curve| curve.max_load = 1.0, "`sustains` can't be 1");
+    refuses(|curve| curve.max_load = f64::NAN, "`sustains` can't be NaN");
     refuses(|curve| curve.setup = "SIP1".parse().unwrap(), "SIP1 has two curves");
     assert!(matches!(Curves::new(Vec::new()), Err(CurvesError::Count { found: 0, .. })));
-    let many = (1..=300u16).map(|pool| Curve { setup: Threading::Cores(pool), ..curve("SIP1", 1.0, 1.0, 100.0) });
+    let many = (1..=300u16).map(|pool| Curve { setup: ThreadingSetup::Cores(pool), ..curve("SIP1", 1.0, 1.0, 100.0) });
     assert!(matches!(Curves::new(many.collect()), Err(CurvesError::Count { found: 300, .. })));
 }

@@ -2,22 +2,29 @@
 //! a server): Poisson arrivals around the crossing of two curves. `-- --nocapture detection` prints the numbers.
 
 use super::plant::{Plant, SECOND, environment};
-use leeward_core::params::Raw;
-use leeward_threading::curves::{Curve, Curves, Knot};
-use leeward_threading::registry::Choice;
-use leeward_threading::{ThreadEnvironment, Threading};
+use leeward_core::params::RawParam;
+use leeward_threading::curves::{Curve, CurvePoint, Curves};
+use leeward_threading::registry::PolicyChoice;
+use leeward_threading::{ThreadEnvironment, ThreadingSetup};
 use std::sync::Arc;
 
 /// Two setups whose curves cross at this load, one as steep as the other is flat.
 const CROSSING: f64 = 1_000.0;
 
 fn crossing() -> ThreadEnvironment {
-    let knot =
-        |load: f64, us: f64| Knot { load, p50_us: us, p99_us: us, p999_us: us, cpu: 1.0, samples: 2_000, spread: 0.02 };
+    let knot = |load: f64, us: f64| CurvePoint {
+        load,
+        p50_us: us,
+        p99_us: us,
+        p999_us: us,
+        cpu: 1.0,
+        samples: 2_000,
+        spread: 0.02,
+    };
     let steep = |setup: &str, low: f64, high: f64, sustains: f64| Curve {
         setup: setup.parse().unwrap(),
-        knots: vec![knot(CROSSING / 10.0, low), knot(CROSSING, 300.0), knot(CROSSING * 4.0, high)],
-        sustains,
+        points: vec![knot(CROSSING / 10.0, low), knot(CROSSING, 300.0), knot(CROSSING * 4.0, high)],
+        max_load: sustains,
     };
     let all = vec![steep("SIP1", 100.0, 900.0, CROSSING * 4.0), steep("SDB1-16", 250.0, 350.0, CROSSING * 20.0)];
     ThreadEnvironment { curves: Some(Arc::new(Curves::new(all).unwrap())), ..environment() }
@@ -37,8 +44,8 @@ impl Stream {
 /// The policy, which may have an `error` behind its name.
 fn plant(policy: &str) -> Plant {
     let (name, error) = policy.split_once(' ').unwrap_or((policy, "0.01"));
-    let choice: Choice = name.parse().unwrap();
-    let pairs = [("error", Raw::Text(error.into()))];
+    let choice: PolicyChoice = name.parse().unwrap();
+    let pairs = [("error", RawParam::Text(error.into()))];
     let pairs = if policy.contains(' ') { &pairs[..] } else { &[] };
     Plant::new(choice.policy.build(&choice.policy.params(pairs).unwrap(), &crossing()).unwrap())
 }
@@ -59,7 +66,7 @@ fn changes(policy: &str, load: f64) -> f64 {
 
 /// Arrivals from a step of the load to the change it should bring about: median of many.
 fn lag(policy: &str, from: f64, to: f64) -> u64 {
-    let upper: Threading = "SDB1-16".parse().unwrap();
+    let upper: ThreadingSetup = "SDB1-16".parse().unwrap();
     let mut lags: Vec<u64> = (0..51)
         .map(|seed| {
             let (mut plant, mut stream) = (plant(policy), Stream(seed * 77 + 3));

@@ -1,11 +1,11 @@
 //! Learning while serving: wrong curves are corrected, a shadow changes nothing, and trials stay within their share.
 
 use super::plant::{Plant, curve, environment};
-use leeward_core::params::Raw;
+use leeward_core::params::RawParam;
 use leeward_core::units::Nanos;
 use leeward_threading::curves::Curves;
-use leeward_threading::registry::Choice;
-use leeward_threading::{Reason, ThreadEnvironment, Threading};
+use leeward_threading::registry::PolicyChoice;
+use leeward_threading::{SwitchReason, ThreadEnvironment, ThreadingSetup};
 use std::sync::Arc;
 
 /// Curves that say `SDB1-8` is best, which takes twice as long as they say.
@@ -18,25 +18,29 @@ fn wrong() -> ThreadEnvironment {
     ThreadEnvironment { curves: Some(Arc::new(Curves::new(all).unwrap())), ..environment() }
 }
 
-struct Seen {
+struct TrialCounts {
     plant: Plant,
     /// Requests that ended while a trial went on.
-    tried: u64,
+    trial_requests: u64,
     trials: u64,
 }
 
 /// So many requests at 500 per second, whose tails are `truth` of the setup.
-fn serve(learn: &str, requests: u64, truth: impl Fn(Threading) -> Nanos) -> Seen {
-    let choice: Choice = "leeward".parse().unwrap();
-    let params = choice.policy.params(&[("learn", Raw::Text(learn.into()))]).unwrap();
-    let mut seen = Seen { plant: Plant::new(choice.policy.build(&params, &wrong()).unwrap()), tried: 0, trials: 0 };
+fn serve(learn: &str, requests: u64, truth: impl Fn(ThreadingSetup) -> Nanos) -> TrialCounts {
+    let choice: PolicyChoice = "leeward".parse().unwrap();
+    let params = choice.policy.params(&[("learn", RawParam::Text(learn.into()))]).unwrap();
+    let mut seen = TrialCounts {
+        plant: Plant::new(choice.policy.build(&params, &wrong()).unwrap()),
+        trial_requests: 0,
+        trials: 0,
+    };
     let mut switches = 0;
     let mut in_window = 0;
     for _ in 0..requests {
         seen.plant.steady(500.0, 1);
         let plant = &mut seen.plant;
         let tail = truth(plant.signals.current);
-        plant.signals.ended += 1;
+        plant.signals.completions += 1;
         plant.signals.late += u64::from(tail > Nanos::from_millis(5));
         in_window += 1;
         if plant.switches.len() > switches {
@@ -45,19 +49,19 @@ fn serve(learn: &str, requests: u64, truth: impl Fn(Threading) -> Nanos) -> Seen
         }
         if in_window == 500 {
             in_window = 0;
-            plant.signals.seen.window += 1;
-            (plant.signals.seen.samples, plant.signals.seen.p99) = (500, tail);
+            plant.signals.latencies.window += 1;
+            (plant.signals.latencies.samples, plant.signals.latencies.p99) = (500, tail);
         }
         let gauges = plant.policy.gauges();
-        let trying = gauges.reason == Reason::Exploring && gauges.switches % 2 == 1;
-        seen.tried += u64::from(trying);
+        let trying = gauges.reason == SwitchReason::Exploration && gauges.switches % 2 == 1;
+        seen.trial_requests += u64::from(trying);
         seen.trials = gauges.switches;
     }
     assert_eq!(seen.plant.violations, []);
     seen
 }
 
-fn truth(setup: Threading) -> Nanos {
+fn truth(setup: ThreadingSetup) -> Nanos {
     Nanos::from_micros(match setup.to_string().as_str() {
         "SDB1-8" => 1_600,
         "SDB1-4" => 900,
@@ -87,17 +91,18 @@ fn a_shadow_only_says_so() {
 #[test]
 fn trials_take_one_request_in_a_hundred() {
     // All as the curves say, so that every other setup is tried in vain.
-    let as_said = |setup: Threading| Nanos::from_micros(if setup.to_string() == "SDB1-8" { 800 } else { 900 });
+    let as_said = |setup: ThreadingSetup| Nanos::from_micros(if setup.to_string() == "SDB1-8" { 800 } else { 900 });
     let seen = serve("on", 200_000, as_said);
     assert!(seen.trials >= 2, "nothing was tried");
-    assert!(seen.tried * 100 <= 200_000, "{} of 200,000 requests were in trials", seen.tried);
+    assert!(seen.trial_requests * 100 <= 200_000, "{} of 200,000 requests were in trials", seen.trial_requests);
     assert_eq!(seen.plant.signals.current.to_string(), "SDB1-8");
 }
 
 #[test]
 fn a_trial_that_is_late_ends_at_once() {
-    let bad =
-        |setup: Threading| if setup.to_string() == "SDB1-4" { Nanos::from_millis(50) } else { Nanos::from_micros(800) };
+    let bad = |setup: ThreadingSetup| {
+        if setup.to_string() == "SDB1-4" { Nanos::from_millis(50) } else { Nanos::from_micros(800) }
+    };
     let seen = serve("on", 150_000, bad);
     assert!(seen.trials >= 2, "nothing was tried");
     // Three late requests, and up to four arrivals until the next question.

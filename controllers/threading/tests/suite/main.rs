@@ -4,8 +4,8 @@
 
 mod choices;
 mod curves;
+mod defective;
 mod detection;
-mod hostile;
 mod learning;
 mod plant;
 mod policies;

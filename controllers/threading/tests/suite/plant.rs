@@ -4,9 +4,11 @@
 use std::sync::Arc;
 
 use leeward_core::units::{Nanos, Rate, Time};
-use leeward_threading::curves::{Curve, Curves, Knot};
-use leeward_threading::registry::{Choice, POLICIES};
-use leeward_threading::{ArrivalRing, Pace, PolicySpec, ThreadEnvironment, ThreadSignals, Threading, ThreadingPolicy};
+use leeward_threading::curves::{Curve, CurvePoint, Curves};
+use leeward_threading::registry::{POLICIES, PolicyChoice};
+use leeward_threading::{
+    ArrivalRing, PolicySpec, PollSchedule, ThreadEnvironment, ThreadSignals, ThreadingPolicy, ThreadingSetup,
+};
 
 pub(super) const MS: u64 = 1_000_000;
 pub(super) const SECOND: u64 = 1_000 * MS;
@@ -15,19 +17,19 @@ pub(super) const SECOND: u64 = 1_000 * MS;
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Violation {
     /// A setup that it may not want.
-    Outside(Threading),
+    Outside(ThreadingSetup),
     /// The setup that is there already.
-    Same(Threading),
+    Same(ThreadingSetup),
     /// An estimate that is no rate.
     Rate(f64),
     /// A time-out that has passed.
     Timeout(Time),
     /// A switch though the clock stood still.
-    Frozen(Threading),
+    Frozen(ThreadingSetup),
     /// A step down while requests are dropped or wait.
-    Down(Threading),
+    StepDown(ThreadingSetup),
     /// Questions without end though nothing happens.
-    Restless(u64),
+    EndlessPolls(u64),
 }
 
 pub(super) struct Plant {
@@ -36,16 +38,16 @@ pub(super) struct Plant {
     ring: ArrivalRing,
     pub(super) signals: ThreadSignals,
     target: Nanos,
-    choices: Vec<Threading>,
-    asked: Option<Time>,
+    choices: Vec<ThreadingSetup>,
+    last_poll: Option<Time>,
     next_period: Time,
-    pub(super) switches: Vec<(Time, Threading)>,
+    pub(super) switches: Vec<(Time, ThreadingSetup)>,
     pub(super) violations: Vec<Violation>,
 }
 
 /// A curve whose tail is level up to half of what it sustains and rises to three times that.
 pub(super) fn curve(setup: &str, us: f64, cpu: f64, sustains: f64) -> Curve {
-    let knot = |load: f64, us: f64| Knot {
+    let knot = |load: f64, us: f64| CurvePoint {
         load,
         p50_us: us / 2.0,
         p99_us: us,
@@ -55,7 +57,7 @@ pub(super) fn curve(setup: &str, us: f64, cpu: f64, sustains: f64) -> Curve {
         spread: 0.02,
     };
     let knots = vec![knot(20.0, us), knot(sustains / 2.0, us), knot(sustains, us * 3.0)];
-    Curve { setup: setup.parse().unwrap(), knots, sustains }
+    Curve { setup: setup.parse().unwrap(), points: knots, max_load: sustains }
 }
 
 /// Curves in the shape of the paper's figure 14: in-line polls are best at low load and end early, blocking pools go far.
@@ -78,23 +80,24 @@ pub(super) fn environment() -> ThreadEnvironment {
 
 /// Every policy with its defaults, and the variants that differ most.
 pub(super) fn every_policy() -> Vec<(String, Box<dyn ThreadingPolicy>)> {
-    use leeward_core::params::Raw;
-    let build =
-        |spec: &PolicySpec, pairs: &[(&str, Raw)]| spec.build(&spec.params(pairs).unwrap(), &environment()).unwrap();
+    use leeward_core::params::RawParam;
+    let build = |spec: &PolicySpec, pairs: &[(&str, RawParam)]| {
+        spec.build(&spec.params(pairs).unwrap(), &environment()).unwrap()
+    };
     let mut all: Vec<_> = POLICIES.iter().map(|spec| (spec.name.to_string(), build(spec, &[]))).collect();
-    let text = |word: &str| Raw::Text(word.into());
+    let text = |word: &str| RawParam::Text(word.into());
     for (name, key, value) in [
         ("leeward", "objective", text("cpu")),
         ("leeward", "fanout", text("sync")),
         ("leeward", "tail", text("p999")),
         ("leeward", "learn", text("on")),
         ("leeward", "learn", text("shadow")),
-        ("utune", "window", Raw::Integer(50)),
+        ("utune", "window", RawParam::Integer(50)),
         ("utune", "fanout", text("async")),
         ("fm", "fanout", text("async")),
         ("ipi", "handling", text("dispatched")),
     ] {
-        let spec = name.parse::<Choice>().unwrap().policy;
+        let spec = name.parse::<PolicyChoice>().unwrap().policy;
         all.push((format!("{name} {key}={value}"), build(spec, &[(key, value)])));
     }
     all
@@ -111,7 +114,7 @@ impl Plant {
             ring: ArrivalRing::new(),
             signals,
             target: environment().target,
-            asked: None,
+            last_poll: None,
             next_period: Time::ZERO,
             switches: Vec::new(),
             violations: Vec::new(),
@@ -126,14 +129,14 @@ impl Plant {
     pub(super) fn arrive(&mut self, gap: u64) {
         self.wait(gap);
         let ordinal = self.ring.record(self.signals.now);
-        if let Pace::Arrivals(every) = self.policy.pace()
+        if let PollSchedule::Arrivals(every) = self.policy.poll_schedule()
             && ordinal.is_multiple_of(u64::from(every))
         {
-            self.ask();
+            self.poll();
         }
-        if self.policy.pace() == Pace::Blocking {
+        if self.policy.poll_schedule() == PollSchedule::Blocking {
             self.signals.runnable = (ordinal % 9) as u16;
-            self.ask();
+            self.poll();
         }
     }
 
@@ -149,7 +152,7 @@ impl Plant {
         let until = self.now() + span;
         let mut questions = 0u64;
         loop {
-            let periodic = matches!(self.policy.pace(), Pace::Periodic(_)).then_some(self.next_period);
+            let periodic = matches!(self.policy.poll_schedule(), PollSchedule::Periodic(_)).then_some(self.next_period);
             let next = self.policy.next_timeout().min(periodic.unwrap_or(Time::NEVER));
             // An hour has a lot of periods: what has not changed in a few hundred does not change in more.
             if next.0 > until || (periodic.is_some() && questions > 400) {
@@ -157,11 +160,11 @@ impl Plant {
             }
             questions += 1;
             if periodic.is_none() && questions > 500 + span / (10 * MS) {
-                self.violations.push(Violation::Restless(questions));
+                self.violations.push(Violation::EndlessPolls(questions));
                 break;
             }
             self.signals.now = next.max(self.signals.now);
-            self.ask();
+            self.poll();
         }
         self.signals.now = Time(until);
         self.next_period = self.next_period.max(self.signals.now);
@@ -173,18 +176,18 @@ impl Plant {
     }
 
     /// Puts the question as a plant does, and checks the answer.
-    pub(super) fn ask(&mut self) {
+    pub(super) fn poll(&mut self) {
         let now = self.signals.now;
         self.signals.arrivals = self.ring.window(self.policy.window());
         let answer = self.policy.decide(&self.signals);
-        let frozen = self.asked.is_some_and(|asked| asked >= now);
-        self.asked = Some(now);
-        if let Pace::Periodic(period) = self.policy.pace() {
+        let frozen = self.last_poll.is_some_and(|asked| asked >= now);
+        self.last_poll = Some(now);
+        if let PollSchedule::Periodic(period) = self.policy.poll_schedule() {
             self.next_period = now + period;
         }
         if let Some(setup) = answer {
             self.check(setup, frozen);
-            (self.signals.current, self.signals.since) = (setup, now);
+            (self.signals.current, self.signals.current_since) = (setup, now);
             self.switches.push((now, setup));
         }
         let gauges = self.policy.gauges();
@@ -197,10 +200,10 @@ impl Plant {
         if timeout <= now && !frozen {
             self.violations.push(Violation::Timeout(timeout));
         }
-        self.signals.dropped = 0;
+        self.signals.rejected = 0;
     }
 
-    fn check(&mut self, setup: Threading, frozen: bool) {
+    fn check(&mut self, setup: ThreadingSetup, frozen: bool) {
         if !self.choices.contains(&setup) {
             self.violations.push(Violation::Outside(setup));
         }
@@ -210,12 +213,12 @@ impl Plant {
         if frozen {
             self.violations.push(Violation::Frozen(setup));
         }
-        let pressed = self.signals.dropped > 0 || self.signals.oldest > self.target;
-        if let (Some(to), Some(from)) = (self.curves.of(setup), self.curves.of(self.signals.current))
+        let pressed = self.signals.rejected > 0 || self.signals.oldest_wait > self.target;
+        if let (Some(to), Some(from)) = (self.curves.get(setup), self.curves.get(self.signals.current))
             && pressed
-            && to.sustains < from.sustains
+            && to.max_load < from.max_load
         {
-            self.violations.push(Violation::Down(setup));
+            self.violations.push(Violation::StepDown(setup));
         }
     }
 }

@@ -1,11 +1,11 @@
 //! Promises of every policy, whatever the signals: setups that it may want, rates that are rates, silence as news, nothing on a clock
 //! that stands still, nothing less while requests are dropped.
 
-use super::hostile::{Hostile, Mistake};
+use super::defective::{Defect, DefectivePolicy};
 use super::plant::{MS, Plant, SECOND, Violation, curves, environment, every_policy};
 use leeward_core::units::{Nanos, Rate};
-use leeward_threading::registry::Choice;
-use leeward_threading::{Pace, Threading, ThreadingPolicy};
+use leeward_threading::registry::PolicyChoice;
+use leeward_threading::{PollSchedule, ThreadingPolicy, ThreadingSetup};
 use proptest::prelude::*;
 
 /// Part of a run.
@@ -18,9 +18,9 @@ enum Phase {
     /// Arrivals while the clock stands still, and where it then is.
     Frozen { arrivals: u64, jump: u64 },
     /// Something waits for so long, and so much is dropped, from here on.
-    Pressed { oldest: u64, dropped: u64 },
+    Pressure { oldest: u64, dropped: u64 },
     /// Demand that clients and simulators tell, true or not.
-    Told { offered: f64, demand: Option<f64> },
+    ReportedDemand { offered: f64, demand: Option<f64> },
     /// Questions at the wrong time.
     Spurious { questions: u8 },
 }
@@ -32,8 +32,8 @@ fn phases() -> impl Strategy<Value = Vec<Phase>> {
         4 => (rate, 1..150u64, any::<u64>()).prop_map(|(rate, arrivals, seed)| Phase::Load { rate, arrivals, seed }),
         1 => (0..10 * SECOND).prop_map(|ns| Phase::Silence { ns }),
         1 => (1..200u64, 0..200 * MS).prop_map(|(arrivals, jump)| Phase::Frozen { arrivals, jump }),
-        1 => (0..20 * MS, 0..3u64).prop_map(|(oldest, dropped)| Phase::Pressed { oldest, dropped }),
-        1 => (told, proptest::option::of(0.0..20_000.0)).prop_map(|(offered, demand)| Phase::Told { offered, demand }),
+        1 => (0..20 * MS, 0..3u64).prop_map(|(oldest, dropped)| Phase::Pressure { oldest, dropped }),
+        1 => (told, proptest::option::of(0.0..20_000.0)).prop_map(|(offered, demand)| Phase::ReportedDemand { offered, demand }),
         1 => any::<u8>().prop_map(|questions| Phase::Spurious { questions }),
     ];
     proptest::collection::vec(phase, 1..12)
@@ -53,15 +53,15 @@ fn run(plant: &mut Plant, phases: &[Phase]) {
                 (0..arrivals).for_each(|_| plant.arrive(0));
                 plant.arrive(jump);
             }
-            Phase::Pressed { oldest, dropped } => {
-                plant.signals.oldest = Nanos(oldest);
-                plant.signals.dropped = dropped;
+            Phase::Pressure { oldest, dropped } => {
+                plant.signals.oldest_wait = Nanos(oldest);
+                plant.signals.rejected = dropped;
             }
-            Phase::Told { offered, demand } => {
+            Phase::ReportedDemand { offered, demand } => {
                 plant.signals.offered = Rate(offered);
                 plant.signals.demand = demand.map(Rate);
             }
-            Phase::Spurious { questions } => (0..questions).for_each(|_| plant.ask()),
+            Phase::Spurious { questions } => (0..questions).for_each(|_| plant.poll()),
         }
     }
 }
@@ -87,8 +87,8 @@ fn following() -> Vec<(String, Box<dyn ThreadingPolicy>)> {
     every_policy().into_iter().filter(|(name, _)| !name.starts_with("static") && !name.starts_with("ipi")).collect()
 }
 
-fn sustains(setup: Threading) -> f64 {
-    curves().of(setup).map_or(f64::NAN, |curve| curve.sustains)
+fn sustains(setup: ThreadingSetup) -> f64 {
+    curves().get(setup).map_or(f64::NAN, |curve| curve.max_load)
 }
 
 #[test]
@@ -158,12 +158,12 @@ fn nothing_steps_down_under_pressure() {
         let (crowd, switches) = (plant.signals.current, plant.switches.len());
         for _ in 0..1_000 {
             // Admission lets ten in a hundred come.
-            plant.signals.dropped = 1;
+            plant.signals.rejected = 1;
             plant.arrive(SECOND / 130);
         }
         let kept = |plant: &Plant| sustains(plant.signals.current) >= sustains(crowd);
         assert!(kept(&plant), "{name}: {:?}", &plant.switches[switches..]);
-        plant.signals.oldest = Nanos::from_millis(3);
+        plant.signals.oldest_wait = Nanos::from_millis(3);
         plant.wait(100 * MS);
         assert!(kept(&plant), "{name}: {:?}", &plant.switches[switches..]);
         assert_eq!(plant.violations, [], "{name}");
@@ -171,9 +171,9 @@ fn nothing_steps_down_under_pressure() {
 }
 
 /// Credits hide demand: clients send what the setup sustains, less what admission keeps in hand.
-fn locked_in(tells_demand: bool) -> Threading {
-    let choice: Choice = "leeward".parse().unwrap();
-    let params = choice.policy.params(&[("fanout", leeward_core::params::Raw::Text("sync".into()))]).unwrap();
+fn locked_in(tells_demand: bool) -> ThreadingSetup {
+    let choice: PolicyChoice = "leeward".parse().unwrap();
+    let params = choice.policy.params(&[("fanout", leeward_core::params::RawParam::Text("sync".into()))]).unwrap();
     let mut plant = Plant::new(choice.policy.build(&params, &environment()).unwrap());
     plant.steady(500.0, 1_000);
     assert_eq!(plant.signals.current.to_string(), "SIP1");
@@ -183,7 +183,7 @@ fn locked_in(tells_demand: bool) -> Threading {
         let held_back = admitted < 12_000.0;
         if tells_demand {
             plant.signals.offered = Rate(12_000.0);
-            plant.signals.dropped = u64::from(held_back);
+            plant.signals.rejected = u64::from(held_back);
         } else {
             plant.signals.offered = Rate(admitted);
         }
@@ -203,17 +203,17 @@ fn canary_admitted_demand_keeps_a_pool_small() {
     assert!(sustains(locked_in(false)) < 12_000.0, "a policy that is told what was admitted must stay stuck here");
 }
 
-fn caught(mistake: Mistake) -> Vec<Violation> {
-    let choice: Choice = "utune".parse().unwrap();
+fn caught(mistake: Defect) -> Vec<Violation> {
+    let choice: PolicyChoice = "utune".parse().unwrap();
     let inner = choice.policy.build(&choice.policy.params(&[]).unwrap(), &environment()).unwrap();
-    let mut plant = Plant::new(Box::new(Hostile { inner, mistake, asked: 0 }));
+    let mut plant = Plant::new(Box::new(DefectivePolicy { inner, defect: mistake, polls: 0 }));
     for round in 0..4 {
         plant.steady(13_000.0, 500);
-        plant.signals.oldest = Nanos::from_millis(10);
+        plant.signals.oldest_wait = Nanos::from_millis(10);
         plant.steady(200.0, 100);
-        plant.signals.oldest = Nanos::ZERO;
+        plant.signals.oldest_wait = Nanos::ZERO;
         (0..100).for_each(|_| plant.arrive(0));
-        if mistake != Mistake::Impatient {
+        if mistake != Defect::PastTimeout {
             plant.wait(round * SECOND);
         }
     }
@@ -226,20 +226,20 @@ fn canaries_are_caught() {
         let violations = caught(mistake);
         assert!(violations.iter().any(expected), "{mistake:?}: {violations:?}");
     };
-    has(Mistake::Stranger, |violation| matches!(violation, Violation::Outside(_)));
-    has(Mistake::Repeats, |violation| matches!(violation, Violation::Same(_)));
-    has(Mistake::Infinite, |violation| matches!(violation, Violation::Rate(_)));
-    has(Mistake::Impatient, |violation| matches!(violation, Violation::Timeout(_) | Violation::Restless(_)));
-    has(Mistake::Restarts, |violation| matches!(violation, Violation::Frozen(_)));
-    has(Mistake::Careless, |violation| matches!(violation, Violation::Down(_)));
+    has(Defect::UnknownSetup, |violation| matches!(violation, Violation::Outside(_)));
+    has(Defect::Repeats, |violation| matches!(violation, Violation::Same(_)));
+    has(Defect::Infinite, |violation| matches!(violation, Violation::Rate(_)));
+    has(Defect::PastTimeout, |violation| matches!(violation, Violation::Timeout(_) | Violation::EndlessPolls(_)));
+    has(Defect::Restarts, |violation| matches!(violation, Violation::Frozen(_)));
+    has(Defect::StepsDown, |violation| matches!(violation, Violation::StepDown(_)));
 }
 
 #[test]
 fn canary_a_deaf_policy_stays_in_the_setup_of_the_peak() {
-    let choice: Choice = "utune".parse().unwrap();
+    let choice: PolicyChoice = "utune".parse().unwrap();
     let inner = choice.policy.build(&choice.policy.params(&[]).unwrap(), &environment()).unwrap();
-    assert_eq!(inner.pace(), Pace::Arrivals(5));
-    let mut plant = Plant::new(Box::new(Hostile { inner, mistake: Mistake::Deaf, asked: 0 }));
+    assert_eq!(inner.poll_schedule(), PollSchedule::Arrivals(5));
+    let mut plant = Plant::new(Box::new(DefectivePolicy { inner, defect: Defect::IgnoresSilence, polls: 0 }));
     plant.steady(13_000.0, 500);
     plant.wait(3_600 * SECOND);
     assert_ne!(plant.signals.current, plant.policy.initial());

@@ -1,7 +1,9 @@
 //! Setups to text and back, the errors of bad ones, and the duties of every setup there can be.
 
 use leeward_core::units::Nanos;
-use leeward_threading::{Duty, Fanout, Handling, Owed, POOL_MAX, Roles, SPIN_MIN, Setup, Threading, Wait, slots};
+use leeward_threading::{
+    Fanout, Handling, LeftoverWork, POOL_MAX, Role, SPIN_MIN, Setup, Tasks, ThreadingSetup, Wait, roles,
+};
 use proptest::prelude::*;
 
 /// Any setup that can be written.
@@ -24,7 +26,7 @@ pub(super) fn any_setup() -> impl Strategy<Value = Setup> {
 }
 
 fn refuses(text: &str, part: &str) {
-    let message = text.parse::<Threading>().unwrap_err().to_string();
+    let message = text.parse::<ThreadingSetup>().unwrap_err().to_string();
     assert!(message.contains(part), "{text}: {message}");
     assert!(!message.contains('\n') && message.len() < 320, "{message}");
 }
@@ -35,9 +37,9 @@ fn reads_what_the_paper_writes() {
         "SIB1", "SIP1", "SDB1-50", "SDP1-20", "AIP1-0-1", "AIB2-0-2", "ADB1-4-4", "ADP1-4-1", "SIP8@4us", "CORE2",
         "CORE1024",
     ] {
-        assert_eq!(text.parse::<Threading>().unwrap().to_string(), text);
+        assert_eq!(text.parse::<ThreadingSetup>().unwrap().to_string(), text);
     }
-    assert_eq!("CORE2".parse(), Ok(Threading::Cores(2)));
+    assert_eq!("CORE2".parse(), Ok(ThreadingSetup::Cores(2)));
     assert_eq!("SIP1@1.024ms".parse::<Setup>().unwrap().wait, Wait::PollFor(Nanos::from_micros(1_024)));
 }
 
@@ -77,12 +79,12 @@ proptest! {
     #[test]
     fn text_and_setup_are_one(setup in any_setup()) {
         prop_assert_eq!(setup.to_string().parse(), Ok(setup));
-        prop_assert_eq!(setup.checked(), Ok(setup));
+        prop_assert_eq!(setup.validate(), Ok(setup));
     }
 
     #[test]
     fn what_is_read_is_written_the_same(text in "(S|A|C|X)(I|D|O)(B|P|R)[0-9]{1,4}(-[0-9]{1,4}){0,3}(@[0-9.]{1,3}(us|ns|ms)?)?") {
-        if let Ok(threading) = text.parse::<Threading>() {
+        if let Ok(threading) = text.parse::<ThreadingSetup>() {
             // `@0.5us` is `@500ns`: a duration has several texts, the pools have one.
             let again = threading.to_string();
             prop_assert_eq!(again.parse(), Ok(threading));
@@ -92,28 +94,28 @@ proptest! {
 
     #[test]
     fn any_text_is_an_answer(text in any::<String>()) {
-        let _ = text.parse::<Threading>();
+        let _ = text.parse::<ThreadingSetup>();
     }
 
     #[test]
     fn every_setup_receives_executes_and_ends_what_is_owed(setup in any_setup(), async_calls in 0..3u32) {
-        let duties: Vec<Duty> = slots(&setup, Owed { async_calls }).collect();
-        let with = |roles| duties.iter().filter(|duty| duty.roles.contain(roles)).count();
-        prop_assert_eq!(with(Roles::FRONT), usize::from(setup.network));
-        prop_assert!(with(Roles::RUN) >= 1);
+        let duties: Vec<Role> = roles(&setup, LeftoverWork { async_calls }).collect();
+        let with = |roles| duties.iter().filter(|duty| duty.tasks.contains(roles)).count();
+        prop_assert_eq!(with(Tasks::RECEIVE), usize::from(setup.network));
+        prop_assert!(with(Tasks::EXECUTE) >= 1);
         let extra = usize::from(async_calls > 0 && setup.fanout == Fanout::Sync);
-        prop_assert_eq!(with(Roles::LEAVES), usize::from(setup.response) + extra);
+        prop_assert_eq!(with(Tasks::AWAIT_LEAVES), usize::from(setup.response) + extra);
         prop_assert_eq!(duties.len(), setup.threads() as usize + extra);
 
         // Few threads suffice for one of each.
-        let first = |roles| duties.iter().position(|duty| duty.roles.contain(roles));
-        prop_assert_eq!(first(Roles::FRONT), Some(0));
-        prop_assert!(first(Roles::LEAVES).is_none_or(|place| place == 1));
-        prop_assert!(first(Roles::RUN).is_some_and(|place| place <= 2));
+        let first = |roles| duties.iter().position(|duty| duty.tasks.contains(roles));
+        prop_assert_eq!(first(Tasks::RECEIVE), Some(0));
+        prop_assert!(first(Tasks::AWAIT_LEAVES).is_none_or(|place| place == 1));
+        prop_assert!(first(Tasks::EXECUTE).is_some_and(|place| place <= 2));
 
         // Workers block; every poller of the count is there.
         let polls = duties.iter().filter(|duty| duty.wait == Wait::Poll);
         prop_assert_eq!(polls.clone().count(), setup.pollers() as usize);
-        prop_assert!(polls.clone().all(|duty| duty.roles != Roles::RUN));
+        prop_assert!(polls.clone().all(|duty| duty.tasks != Tasks::EXECUTE));
     }
 }

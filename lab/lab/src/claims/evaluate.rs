@@ -67,12 +67,12 @@ fn select(selection: &Selection, results: &Results, seed: u64) -> Vec<f64> {
         run.seed == seed && selection.label.as_deref().is_none_or(|label| run.label == label)
     };
     let rows = selection.table.rows(results).filter(of_run);
-    rows.filter(|row| selection.conditions.iter().all(|condition| holds(condition, *row)))
+    rows.filter(|row| selection.conditions.iter().all(|condition| matches(condition, *row)))
         .filter_map(|row| row.cell(&selection.field).number())
         .collect()
 }
 
-fn holds(condition: &Condition, row: Row<'_>) -> bool {
+fn matches(condition: &Condition, row: Row<'_>) -> bool {
     match (row.cell(&condition.field), &condition.value) {
         (Cell::Text(found), Operand::Text(wanted)) => (found == wanted) == (condition.comparison == Comparison::Equal),
         // A row without the text has another one.

@@ -15,7 +15,7 @@ pub(crate) fn bootstrap(values: &[f64]) -> (f64, f64) {
     let mut medians: Vec<f64> = (0..RESAMPLES)
         .map(|_| {
             resample.iter_mut().for_each(|slot| *slot = values[random.below(values.len())]);
-            middle(&mut resample)
+            median_with_infinities(&mut resample)
         })
         .collect();
     medians.sort_by(f64::total_cmp);
@@ -25,7 +25,7 @@ pub(crate) fn bootstrap(values: &[f64]) -> (f64, f64) {
 }
 
 /// The median, where infinities may meet: between a number and infinity lies infinity.
-pub(crate) fn middle(values: &mut [f64]) -> f64 {
+pub(crate) fn median_with_infinities(values: &mut [f64]) -> f64 {
     let value = median(values);
     if value.is_nan() { 0.0 } else { value } // minus and plus infinity: as far below as above
 }

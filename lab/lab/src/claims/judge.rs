@@ -1,7 +1,7 @@
 //! The verdict on a claim from what all seeds say: reproduced if the interval of the median lies within what is accepted, not
 //! reproduced if it lies outside, undecided if it reaches across a bound.
 
-use super::interval::{bootstrap, middle};
+use super::interval::{bootstrap, median_with_infinities};
 use crate::numbers::round;
 use crate::scenario::ClaimSpec;
 use leeward_outcome::results::{Claim, Results, Verdict};
@@ -18,7 +18,7 @@ pub fn judge(spec: &ClaimSpec, results: &Results) -> Claim {
         measured: String::new(),
         value: None,
         interval: None,
-        accepted: accepted(spec),
+        accepted: describe_accepted(spec),
         verdict: Verdict::NotApplicable,
         note: spec.note.clone(),
     };
@@ -27,7 +27,7 @@ pub fn judge(spec: &ClaimSpec, results: &Results) -> Claim {
         return Claim { measured: why.into(), ..claim };
     }
     let interval = bootstrap(&values);
-    let value = middle(&mut values);
+    let value = median_with_infinities(&mut values);
     let verdict = if values.len() < seeds.len() {
         Verdict::Undecided // seeds without a number could be anywhere
     } else {
@@ -35,7 +35,7 @@ pub fn judge(spec: &ClaimSpec, results: &Results) -> Claim {
     };
     let rounded = |value: f64| value.is_finite().then(|| round(value, 6));
     Claim {
-        measured: measured(value, &values, interval, seeds.len(), &spec.unit),
+        measured: describe_measured(value, &values, interval, seeds.len(), &spec.unit),
         value: rounded(value),
         interval: (values.len() > 1).then(|| rounded(interval.0).zip(rounded(interval.1))).flatten(),
         verdict,
@@ -68,13 +68,13 @@ fn seeds(results: &Results) -> Vec<u64> {
 }
 
 /// `values` are those of the `seeds` that gave one; a verdict that rests on some of them only says so.
-fn measured(value: f64, values: &[f64], (low, high): (f64, f64), seeds: usize, unit: &str) -> String {
+fn describe_measured(value: f64, values: &[f64], (low, high): (f64, f64), seeds: usize, unit: &str) -> String {
     let middle = with_unit(value, unit);
     let spread = if values.len() == 1 { middle } else { format!("{middle} ({}–{})", short(low), short(high)) };
     if values.len() == seeds { spread } else { format!("{spread}, {} of {seeds} seeds", values.len()) }
 }
 
-fn accepted(spec: &ClaimSpec) -> String {
+fn describe_accepted(spec: &ClaimSpec) -> String {
     match (spec.min, spec.max) {
         (Some(min), Some(max)) => format!("from {} to {}", short(min), with_unit(max, &spec.unit)),
         (Some(min), None) => format!("at least {}", with_unit(min, &spec.unit)),
@@ -114,9 +114,9 @@ mod tests {
 
     #[test]
     fn a_verdict_on_some_of_the_seeds_says_so() {
-        assert_eq!(measured(2.0, &[1.0, 3.0], (1.0, 3.0), 2, "x"), "2x (1–3)");
-        assert_eq!(measured(2.0, &[2.0], (2.0, 2.0), 3, "x"), "2x, 1 of 3 seeds");
-        assert_eq!(measured(f64::INFINITY, &[9.0, f64::INFINITY], (9.0, f64::INFINITY), 2, "x"), "∞x (9–∞)");
+        assert_eq!(describe_measured(2.0, &[1.0, 3.0], (1.0, 3.0), 2, "x"), "2x (1–3)");
+        assert_eq!(describe_measured(2.0, &[2.0], (2.0, 2.0), 3, "x"), "2x, 1 of 3 seeds");
+        assert_eq!(describe_measured(f64::INFINITY, &[9.0, f64::INFINITY], (9.0, f64::INFINITY), 2, "x"), "∞x (9–∞)");
     }
 
     #[test]

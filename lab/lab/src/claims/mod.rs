@@ -13,7 +13,7 @@ mod interval;
 mod judge;
 mod parse;
 
-pub(crate) use interval::{bootstrap, middle};
+pub(crate) use interval::{bootstrap, median_with_infinities};
 pub use judge::judge;
 pub use parse::ExpressionError;
 pub(crate) use parse::read_number;

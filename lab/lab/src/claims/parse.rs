@@ -2,26 +2,26 @@
 
 use super::{Comparison, Condition, Function, Node, Operand, Operator, Selection};
 use leeward_core::units::{parse_number, parse_scaled};
-use leeward_outcome::table::{Kind, Table};
+use leeward_outcome::table::{Table, ValueType};
 
 /// No claim needs more; a deeper one would need more stack than text.
-const DEEPEST: usize = 50;
-const LONGEST: usize = 4_000;
+const MAX_DEPTH: usize = 50;
+const MAX_CHARS: usize = 4_000;
 
 /// An expression that makes no sense.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("at character {at}: {problem}")]
+#[error("at character {position}: {problem}")]
 pub struct ExpressionError {
     /// Where, in characters from 1.
-    pub at: usize,
+    pub position: usize,
     /// Description of the mistake and of what is accepted.
     pub problem: String,
 }
 
 pub(super) fn expression(text: &str) -> Result<Node, ExpressionError> {
-    let mut parser = Parser { chars: text.chars().take(LONGEST + 1).collect(), at: 0, depth: 0 };
-    if parser.chars.len() > LONGEST {
-        return Err(parser.error(format!("longer than {LONGEST} characters")));
+    let mut parser = Parser { chars: text.chars().take(MAX_CHARS + 1).collect(), position: 0, depth: 0 };
+    if parser.chars.len() > MAX_CHARS {
+        return Err(parser.error(format!("longer than {MAX_CHARS} characters")));
     }
     let node = parser.sum()?;
     match parser.peek() {
@@ -32,26 +32,26 @@ pub(super) fn expression(text: &str) -> Result<Node, ExpressionError> {
 
 struct Parser {
     chars: Vec<char>,
-    at: usize,
+    position: usize,
     depth: usize,
 }
 
 impl Parser {
     fn error(&self, problem: impl Into<String>) -> ExpressionError {
-        ExpressionError { at: self.at + 1, problem: problem.into() }
+        ExpressionError { position: self.position + 1, problem: problem.into() }
     }
 
     /// The next character that is no space.
     fn peek(&mut self) -> Option<char> {
-        while self.chars.get(self.at).is_some_and(|c| c.is_whitespace()) {
-            self.at += 1;
+        while self.chars.get(self.position).is_some_and(|c| c.is_whitespace()) {
+            self.position += 1;
         }
-        self.chars.get(self.at).copied()
+        self.chars.get(self.position).copied()
     }
 
     fn eat(&mut self, wanted: char) -> bool {
         let found = self.peek() == Some(wanted);
-        self.at += usize::from(found);
+        self.position += usize::from(found);
         found
     }
 
@@ -60,11 +60,11 @@ impl Parser {
     }
 
     fn take_while(&mut self, wanted: impl Fn(char) -> bool) -> String {
-        let start = self.at;
-        while self.chars.get(self.at).is_some_and(|c| wanted(*c)) {
-            self.at += 1;
+        let start = self.position;
+        while self.chars.get(self.position).is_some_and(|c| wanted(*c)) {
+            self.position += 1;
         }
-        self.chars[start..self.at].iter().collect()
+        self.chars[start..self.position].iter().collect()
     }
 
     fn sum(&mut self) -> Result<Node, ExpressionError> {
@@ -75,7 +75,7 @@ impl Parser {
                 Some('-') => Operator::Subtract,
                 _ => return Ok(node),
             };
-            self.at += 1;
+            self.position += 1;
             node = Node::Binary(operator, Box::new(node), Box::new(self.product()?));
         }
     }
@@ -88,15 +88,15 @@ impl Parser {
                 Some('/') => Operator::Divide,
                 _ => return Ok(node),
             };
-            self.at += 1;
+            self.position += 1;
             node = Node::Binary(operator, Box::new(node), Box::new(self.unary()?));
         }
     }
 
     fn unary(&mut self) -> Result<Node, ExpressionError> {
         self.depth += 1;
-        if self.depth > DEEPEST {
-            return Err(self.error(format!("nested more than {DEEPEST} deep")));
+        if self.depth > MAX_DEPTH {
+            return Err(self.error(format!("nested more than {MAX_DEPTH} deep")));
         }
         let node = if self.eat('-') { Node::Negate(Box::new(self.unary()?)) } else { self.atom()? };
         self.depth -= 1;
@@ -106,30 +106,30 @@ impl Parser {
     fn atom(&mut self) -> Result<Node, ExpressionError> {
         match self.peek() {
             Some('(') => {
-                self.at += 1;
+                self.position += 1;
                 let node = self.sum()?;
                 self.expect(')')?;
                 Ok(node)
             }
             Some(c) if c.is_ascii_digit() => self.number(),
-            Some(c) if c.is_ascii_alphabetic() => self.named(),
+            Some(c) if c.is_ascii_alphabetic() => self.call_or_selection(),
             _ => Err(self.error("expected a number, a selection such as `goodput_rps{breakwater}`, a function or `(`")),
         }
     }
 
     fn number(&mut self) -> Result<Node, ExpressionError> {
-        let start = self.at;
+        let start = self.position;
         let text = self.take_while(|c| c.is_ascii_alphanumeric() || c == '.' || c == '%');
         let number = read_number(&text).ok_or_else(|| {
-            self.at = start;
+            self.position = start;
             self.error(format!("`{text}` is not a number such as `1.05`, `850k`, `1.2M` or `5%`"))
         })?;
         Ok(Node::Number(number))
     }
 
     /// A function's call, or a selection.
-    fn named(&mut self) -> Result<Node, ExpressionError> {
-        let start = self.at;
+    fn call_or_selection(&mut self) -> Result<Node, ExpressionError> {
+        let start = self.position;
         let word = |c: char| c.is_ascii_alphanumeric() || c == '_';
         let mut name = self.take_while(word);
         let function = match name.as_str() {
@@ -143,7 +143,7 @@ impl Parser {
             return match function {
                 Some(function) => self.call(function),
                 None => {
-                    self.at = start;
+                    self.position = start;
                     Err(self.error(format!("unknown function `{name}`; accepted: min, max, mean, median")))
                 }
             };
@@ -159,16 +159,16 @@ impl Parser {
                 "services" => Table::Services,
                 "kinds" => Table::Kinds,
                 _ => {
-                    self.at = start;
+                    self.position = start;
                     let accepted = "points, windows, shifts, locks, replicas, services, kinds";
                     return Err(self.error(format!("unknown table `{name}`; accepted: {accepted}")));
                 }
             };
             name = self.take_while(word);
         }
-        if table.kind(&name) != Some(Kind::Number) {
-            self.at = start;
-            let accepted = table.names(Some(Kind::Number));
+        if table.value_type(&name) != Some(ValueType::Number) {
+            self.position = start;
+            let accepted = table.names(Some(ValueType::Number));
             return Err(self.error(format!("`{name}` is no number of {}; accepted: {accepted}", table.name())));
         }
         self.selection(table, name).map(Node::Select)
@@ -196,7 +196,7 @@ impl Parser {
                 self.expect(',')?;
             }
             self.peek();
-            let start = self.at;
+            let start = self.position;
             let part = self.take_while(|c| c != ',' && c != '}');
             let part = part.trim();
             match condition(table, part) {
@@ -204,7 +204,7 @@ impl Parser {
                 // A label may hold `=` itself (`breakwater target=70us`), but never as `word=`.
                 Err(_) if first && is_label(part) => selection.label = Some(part.into()),
                 Err(problem) => {
-                    self.at = start;
+                    self.position = start;
                     return Err(self.error(problem));
                 }
             }
@@ -235,16 +235,16 @@ fn condition(table: Table, part: &str) -> Result<Condition, String> {
         format!("`{shown}` is no condition such as `demand_ratio=2`, `demand_ratio>=1` or `service=exp:10us`")
     })?;
     let value = rest[sign.len()..].trim();
-    let value = match table.kind(field) {
+    let value = match table.value_type(field) {
         None => {
             let accepted = table.names(None);
             return Err(format!("`{field}` is no field of {}; accepted: {accepted}", table.name()));
         }
-        Some(Kind::Text) => match comparison {
+        Some(ValueType::Text) => match comparison {
             Comparison::Equal | Comparison::NotEqual if !value.is_empty() => Operand::Text(value.into()),
             _ => return Err(format!("`{shown}`: a text is compared by `=` or `!=` with what follows")),
         },
-        Some(Kind::Number) => {
+        Some(ValueType::Number) => {
             let number = read_number(value.strip_suffix('x').unwrap_or(value));
             Operand::Number(number.ok_or_else(|| format!("`{shown}`: expected a number such as `2` or `850k`"))?)
         }

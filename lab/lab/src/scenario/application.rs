@@ -3,11 +3,11 @@
 
 use super::ScenarioError;
 use super::document::Value;
-use super::reader::{Item, Reader, each_once};
+use super::reader::{Item, Reader, distinct};
 use leeward_core::units::{Nanos, parse_duration, parse_number};
-use leeward_sim::config::{Acquire, Application, LockKind, LockModel, MOST_STEPS, Path, Step};
+use leeward_sim::config::{Application, LockKind, LockModel, LockPolicy, MAX_STEPS, Path, Step};
 
-const LONGEST_WAIT: Nanos = Nanos::from_secs(3600);
+const MAX_WAIT: Nanos = Nanos::from_secs(3600);
 
 /// An application whose numbers may be `p` and `r`.
 #[derive(Clone, Debug, PartialEq)]
@@ -52,16 +52,16 @@ pub enum ShareSpec {
     /// `p`
     P,
     /// `1-p`
-    OneLessP,
+    OneMinusP,
     /// `r`
     R,
     /// `1-r`
-    OneLessR,
+    OneMinusR,
 }
 
 /// An application of those that the values of `p` and `r` span.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Instance {
+pub struct ApplicationInstance {
     /// `p`, if the scenario has it.
     pub p: Option<f64>,
     /// `r`, likewise.
@@ -72,24 +72,24 @@ pub struct Instance {
 
 impl ApplicationSpec {
     /// Every application that it stands for, in the order of `p`, then `r`.
-    pub fn instances(&self) -> Vec<Instance> {
+    pub fn instances(&self) -> Vec<ApplicationInstance> {
         let options = |values: &[f64]| match values {
             [] => vec![None],
             _ => values.iter().copied().map(Some).collect(),
         };
         let with = |p: Option<f64>| options(&self.r).into_iter().map(move |r| (p, r));
         let pairs = options(&self.p).into_iter().flat_map(with);
-        pairs.map(|(p, r)| Instance { p, r, application: self.with(p, r) }).collect()
+        pairs.map(|(p, r)| ApplicationInstance { p, r, application: self.resolve(p, r) }).collect()
     }
 
-    fn with(&self, p: Option<f64>, r: Option<f64>) -> Application {
+    fn resolve(&self, p: Option<f64>, r: Option<f64>) -> Application {
         let (p, r) = (p.unwrap_or(0.0), r.unwrap_or(0.0));
         let share = |share| match share {
             ShareSpec::Fixed(share) => share,
             ShareSpec::P => p,
-            ShareSpec::OneLessP => 1.0 - p,
+            ShareSpec::OneMinusP => 1.0 - p,
             ShareSpec::R => r,
-            ShareSpec::OneLessR => 1.0 - r,
+            ShareSpec::OneMinusR => 1.0 - r,
         };
         let step = |step: &StepSpec| match *step {
             StepSpec::Work(of) => Step::Work(share(of)),
@@ -101,7 +101,7 @@ impl ApplicationSpec {
         Application { locks: self.locks.clone(), paths: self.paths.iter().map(path).collect() }
     }
 
-    fn names(&self, wanted: &[ShareSpec]) -> bool {
+    fn uses_any(&self, wanted: &[ShareSpec]) -> bool {
         let in_step =
             |step: &StepSpec| matches!(step, StepSpec::Work(share) | StepSpec::Wait(share) if wanted.contains(share));
         self.paths.iter().any(|path| wanted.contains(&path.share) || path.steps.iter().any(in_step))
@@ -120,20 +120,20 @@ pub(super) fn application(workload: &Reader<'_>) -> Result<Option<ApplicationSpe
     };
     let locks = match workload.find("locks") {
         None => Vec::new(),
-        Some(item) => item.list(MOST_STEPS)?.iter().map(name).collect::<Result<_, _>>()?,
+        Some(item) => item.list(MAX_STEPS)?.iter().map(name).collect::<Result<_, _>>()?,
     };
-    let paths = item.tables(MOST_STEPS, &["share", "steps"])?;
+    let paths = item.tables(MAX_STEPS, &["share", "steps"])?;
     let paths = paths.iter().map(|table| path(table, &locks)).collect::<Result<_, ScenarioError>>()?;
     let values = |key| match workload.find(key) {
         None => Ok(Vec::new()),
-        Some(item) => each_once(&item, percent),
+        Some(item) => distinct(&item, percent),
     };
     let spec = ApplicationSpec { locks, paths, p: values("p")?, r: values("r")? };
     for (key, shares, given) in [
-        ("p", [ShareSpec::P, ShareSpec::OneLessP], !spec.p.is_empty()),
-        ("r", [ShareSpec::R, ShareSpec::OneLessR], !spec.r.is_empty()),
+        ("p", [ShareSpec::P, ShareSpec::OneMinusP], !spec.p.is_empty()),
+        ("r", [ShareSpec::R, ShareSpec::OneMinusR], !spec.r.is_empty()),
     ] {
-        match (given, spec.names(&shares)) {
+        match (given, spec.uses_any(&shares)) {
             (false, true) => return Err(workload.error(key, "missing; a path names it")),
             (true, false) => {
                 return Err(workload.error(key, "no path names it; accepted: a share or work of `p` or `r`"));
@@ -161,7 +161,7 @@ fn path(table: &Reader<'_>, locks: &[String]) -> Result<PathSpec, ScenarioError>
     let steps = table.require("steps", "a list such as [\"lock slow\", \"work 100%\", \"unlock slow\"]")?;
     Ok(PathSpec {
         share: share(share_item.text()?).ok_or_else(|| share_item.unexpected(SHARE))?,
-        steps: steps.list(MOST_STEPS)?.iter().map(|item| step(item, locks)).collect::<Result<_, ScenarioError>>()?,
+        steps: steps.list(MAX_STEPS)?.iter().map(|item| step(item, locks)).collect::<Result<_, ScenarioError>>()?,
     })
 }
 
@@ -170,9 +170,9 @@ const SHARE: &str = "a share such as \"20%\", \"p\", \"1-p\", \"r\" or \"1-r\"";
 fn share(text: &str) -> Option<ShareSpec> {
     match text {
         "p" => Some(ShareSpec::P),
-        "1-p" => Some(ShareSpec::OneLessP),
+        "1-p" => Some(ShareSpec::OneMinusP),
         "r" => Some(ShareSpec::R),
-        "1-r" => Some(ShareSpec::OneLessR),
+        "1-r" => Some(ShareSpec::OneMinusR),
         _ => parse_number(text).ok().filter(|share| *share <= 1.0).map(ShareSpec::Fixed),
     }
 }
@@ -215,26 +215,26 @@ pub(super) fn lock_model(controller: &Reader<'_>) -> Result<(LockModel, bool), S
     };
     let item = controller.find("acquire");
     if item.as_ref().is_some_and(|item| matches!(item.text(), Ok("unless-congested"))) {
-        return Ok((LockModel { kind, acquire: Acquire::Plain }, true));
+        return Ok((LockModel { kind, acquire: LockPolicy::Plain }, true));
     }
-    let acquire = item.map_or(Ok(Acquire::Plain), |item| acquire(&item))?;
+    let acquire = item.map_or(Ok(LockPolicy::Plain), |item| acquire(&item))?;
     Ok((LockModel { kind, acquire }, false))
 }
 
-fn acquire(item: &Item<'_>) -> Result<Acquire, ScenarioError> {
+fn acquire(item: &Item<'_>) -> Result<LockPolicy, ScenarioError> {
     const EXPECTED: &str = "\"plain\", \"unless-congested:134us\" (the budget; without one on the real plant: what the objective leaves), \"unless-congested-once:134us\", \"try\" or \"timed:1ms\" (the longest wait)";
     let text = item.text()?;
-    let span = |text: &str| parse_duration(text).ok().filter(|span| *span <= LONGEST_WAIT);
+    let span = |text: &str| parse_duration(text).ok().filter(|span| *span <= MAX_WAIT);
     let read = match text.split_once(':') {
-        None if text == "plain" => Some(Acquire::Plain),
-        None if text == "try" => Some(Acquire::Try),
+        None if text == "plain" => Some(LockPolicy::Plain),
+        None if text == "try" => Some(LockPolicy::Try),
         Some(("unless-congested", budget)) => {
-            span(budget).map(|budget| Acquire::UnlessCongested { budget, again: true })
+            span(budget).map(|budget| LockPolicy::UnlessCongested { budget, recheck: true })
         }
         Some(("unless-congested-once", budget)) => {
-            span(budget).map(|budget| Acquire::UnlessCongested { budget, again: false })
+            span(budget).map(|budget| LockPolicy::UnlessCongested { budget, recheck: false })
         }
-        Some(("timed", after)) => span(after).map(|after| Acquire::Timed { after }),
+        Some(("timed", after)) => span(after).map(|after| LockPolicy::Timed { timeout: after }),
         _ => None,
     };
     read.ok_or_else(|| item.unexpected(EXPECTED))

@@ -4,7 +4,7 @@ use super::ScenarioError;
 
 /// A scenario file within the binary.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Builtin {
+pub struct BuiltinScenario {
     /// Its id: the file's name without `.toml`.
     pub id: &'static str,
     /// The file's text.
@@ -13,12 +13,12 @@ pub struct Builtin {
 
 macro_rules! builtin {
     ($($id:literal),* $(,)?) => {
-        &[$(Builtin { id: $id, text: include_str!(concat!("../../../../experiments/", $id, ".toml")) }),*]
+        &[$(BuiltinScenario { id: $id, text: include_str!(concat!("../../../../experiments/", $id, ".toml")) }),*]
     };
 }
 
 /// All of them, in the order of the papers' figures.
-pub fn builtin_scenarios() -> &'static [Builtin] {
+pub fn builtin_scenarios() -> &'static [BuiltinScenario] {
     builtin![
         "bw-motivation",
         "bw-overall",
@@ -97,10 +97,10 @@ pub fn builtin_scenarios() -> &'static [Builtin] {
 }
 
 /// Other names of scenarios: what a design or a paper calls them.
-const ALSO: [(&str, &str); 1] = [("mt-tiers", "tier-leaf-overload")];
+const ALIASES: [(&str, &str); 1] = [("mt-tiers", "tier-leaf-overload")];
 
-pub(super) fn find(id: &str) -> Result<&'static Builtin, ScenarioError> {
-    let id = ALSO.iter().find(|(also, _)| *also == id).map_or(id, |(_, id)| id);
+pub(super) fn find(id: &str) -> Result<&'static BuiltinScenario, ScenarioError> {
+    let id = ALIASES.iter().find(|(also, _)| *also == id).map_or(id, |(_, id)| id);
     builtin_scenarios().iter().find(|known| known.id == id).ok_or_else(|| ScenarioError::UnknownId {
         id: id.chars().take(60).collect(),
         accepted: builtin_scenarios().iter().map(|known| known.id).collect::<Vec<_>>().join(", "),

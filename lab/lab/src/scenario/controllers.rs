@@ -3,17 +3,17 @@
 use super::application::lock_model;
 use super::document::Value;
 use super::reader::{Item, Reader};
-use super::{ScenarioError, Tuned, Variant, VariantScheduling, graph, scheduling, threading};
+use super::{ScenarioError, TunedParams, Variant, VariantScheduling, graph, scheduling, threading};
 use leeward_catalogue::Catalogue;
 use leeward_controllers::published;
-use leeward_core::params::Raw;
+use leeward_core::params::RawParam;
 use leeward_core::registry::{Algorithm, Registry};
 
 /// The most variants of a scenario.
-const MOST_VARIANTS: usize = 1_000;
+const MAX_VARIANTS: usize = 1_000;
 
 /// A parameter and its value.
-type Pair = (String, Raw);
+type Pair = (String, RawParam);
 
 /// Reads all `[[controller]]` sections; the readers come along for errors that are found later.
 pub(super) fn controllers<'a>(item: &Item<'a>, registry: &Registry) -> Result<Vec<(Variant, Item<'a>)>, ScenarioError> {
@@ -37,7 +37,7 @@ pub(super) fn controllers<'a>(item: &Item<'a>, registry: &Registry) -> Result<Ve
         "control",
         "downstream",
     ];
-    for table in item.tables(MOST_VARIANTS, &keys)? {
+    for table in item.tables(MAX_VARIANTS, &keys)? {
         let name = table.require("name", "the name of a controller")?;
         let algorithm = registry.find(name.text()?).map_err(|error| name.error(error.to_string()))?;
         for variant in expand(&table, algorithm)? {
@@ -47,8 +47,8 @@ pub(super) fn controllers<'a>(item: &Item<'a>, registry: &Registry) -> Result<Ve
                     label.error(format!("the label `{}` is in use; accepted: a label of its own", variant.label))
                 );
             }
-            if variants.len() == MOST_VARIANTS {
-                return Err(label.error(format!("too many variants; accepted: up to {MOST_VARIANTS}")));
+            if variants.len() == MAX_VARIANTS {
+                return Err(label.error(format!("too many variants; accepted: up to {MAX_VARIANTS}")));
             }
             variants.push((variant, table.require("name", "")?));
         }
@@ -68,13 +68,13 @@ fn expand(table: &Reader<'_>, algorithm: &Algorithm) -> Result<Vec<Variant>, Sce
         base_label: label,
         locks,
         derived_budget,
-        enforced: table.find("enforce").map_or(Ok(100), |item| enforced(&item))?,
+        enforced_percent: table.find("enforce").map_or(Ok(100), |item| enforced(&item))?,
         params: Vec::new(),
         tuned: Vec::new(),
         pinned: Vec::new(),
         scheduling: VariantScheduling::default(),
         threading: None,
-        passing: graph::passing(table)?,
+        call_policy: graph::call_policy(table)?,
     };
     let vary = table.find("vary").map_or(Ok(Vec::new()), |item| vary(&item, algorithm))?;
     if let Some(item) = table.find("params") {
@@ -86,18 +86,19 @@ fn expand(table: &Reader<'_>, algorithm: &Algorithm) -> Result<Vec<Variant>, Sce
             if item.is_override() { base.pinned.push(pair) } else { base.params.push(pair) }
         }
     }
-    let is_published = |(name, value): &Pair| name == published::SWITCH && matches!(value, Raw::Switch(true));
+    let is_published = |(name, value): &Pair| name == published::SWITCH && matches!(value, RawParam::Switch(true));
     if base.params.iter().chain(&base.pinned).any(is_published) {
         base.locks.acquire = base.locks.acquire.as_published();
     }
     if let Some(item) = table.find("tuned") {
         base.tuned = tuned(&item, algorithm)?;
     }
-    let mut variants = threading::variants(table, scheduled(table, base)?)?;
+    let mut variants = threading::variants(table, expand_scheduling(table, base)?)?;
     for (name, values) in vary {
-        variants = variants.iter().flat_map(|variant| values.iter().map(|value| with(variant, &name, value))).collect();
-        if variants.len() > MOST_VARIANTS {
-            return Err(table.error("vary", format!("spans too many variants; accepted: up to {MOST_VARIANTS}")));
+        variants =
+            variants.iter().flat_map(|variant| values.iter().map(|value| with_param(variant, &name, value))).collect();
+        if variants.len() > MAX_VARIANTS {
+            return Err(table.error("vary", format!("spans too many variants; accepted: up to {MAX_VARIANTS}")));
         }
     }
     Ok(variants)
@@ -114,7 +115,7 @@ fn enforced(item: &Item<'_>) -> Result<u8, ScenarioError> {
 
 /// Variants of `base`, one per combination of the allocators and policies of balancing that are named; of lists, the
 /// label tells which.
-fn scheduled(table: &Reader<'_>, base: Variant) -> Result<Vec<Variant>, ScenarioError> {
+fn expand_scheduling(table: &Reader<'_>, base: Variant) -> Result<Vec<Variant>, ScenarioError> {
     let allocators = table.find("allocator").map_or(Ok(Vec::new()), |item| scheduling::allocators(&item))?;
     let balancings = table.find("balancing").map_or(Ok(Vec::new()), |item| scheduling::balancings(&item))?;
     let or_none = |names: &[String]| -> Vec<Option<String>> {
@@ -136,7 +137,7 @@ fn scheduled(table: &Reader<'_>, base: Variant) -> Result<Vec<Variant>, Scenario
     Ok(variants)
 }
 
-fn with(variant: &Variant, name: &str, value: &Raw) -> Variant {
+fn with_param(variant: &Variant, name: &str, value: &RawParam) -> Variant {
     let mut variant = variant.clone();
     variant.label = format!("{} {name}={value}", variant.label);
     variant.pinned.push((name.into(), value.clone()));
@@ -154,13 +155,13 @@ fn label(item: &Item<'_>) -> Result<String, ScenarioError> {
 }
 
 /// The value of parameter `name`, checked against the algorithm's own reader.
-fn param(item: &Item<'_>, name: &str, algorithm: &Algorithm) -> Result<Raw, ScenarioError> {
+fn param(item: &Item<'_>, name: &str, algorithm: &Algorithm) -> Result<RawParam, ScenarioError> {
     let raw = item.raw()?;
     algorithm.params(&[(name, raw.clone())]).map_err(|error| item.error(error.to_string()))?;
     Ok(raw)
 }
 
-fn vary(item: &Item<'_>, algorithm: &Algorithm) -> Result<Vec<(String, Vec<Raw>)>, ScenarioError> {
+fn vary(item: &Item<'_>, algorithm: &Algorithm) -> Result<Vec<(String, Vec<RawParam>)>, ScenarioError> {
     let grid = |(name, item): (&str, Item<'_>)| {
         let values = item.list(100)?.iter().map(|value| param(value, name, algorithm)).collect::<Result<_, _>>()?;
         Ok((name.to_string(), values))
@@ -168,7 +169,7 @@ fn vary(item: &Item<'_>, algorithm: &Algorithm) -> Result<Vec<(String, Vec<Raw>)
     item.open_table()?.all().map(grid).collect()
 }
 
-fn tuned(item: &Item<'_>, algorithm: &Algorithm) -> Result<Vec<Tuned>, ScenarioError> {
+fn tuned(item: &Item<'_>, algorithm: &Algorithm) -> Result<Vec<TunedParams>, ScenarioError> {
     let one = |table: Reader<'_>| {
         let service = table.find("service").map(|item| service(&item)).transpose()?;
         let clients = table.find("clients").map(|item| item.count(1..=1_000_000)).transpose()?;
@@ -178,11 +179,11 @@ fn tuned(item: &Item<'_>, algorithm: &Algorithm) -> Result<Vec<Tuned>, ScenarioE
             .all()
             .map(|(name, item)| Ok((name.to_string(), param(&item, name, algorithm)?)))
             .collect::<Result<_, ScenarioError>>()?;
-        Ok(Tuned { service, clients, params, found: table.prose_or_empty("found")? })
+        Ok(TunedParams { service, clients, params, provenance: table.prose_or_empty("found")? })
     };
     let keys = &["service", "clients", "params", "found"];
     match &item.node.value {
-        Value::List(_) => item.tables(MOST_VARIANTS, keys)?.into_iter().map(one).collect(),
+        Value::List(_) => item.tables(MAX_VARIANTS, keys)?.into_iter().map(one).collect(),
         _ => Err(item.unexpected("a list of tables, written as [[controller.tuned]]")),
     }
 }

@@ -4,11 +4,11 @@
 use super::ScenarioError;
 use super::document::{Origin, Source, parse, read_text};
 use super::reader::{Item, Reader};
-use leeward_threading::curves::{CURVES_MAX, Curve, Curves, KNOTS_MAX, Knot};
+use leeward_threading::curves::{CURVES_MAX, Curve, CurvePoint, Curves, POINTS_MAX};
 use std::path::Path;
 
 /// A setup has ten lines of a few hundred characters.
-const LONGEST: usize = 1_000_000;
+const MAX_BYTES: usize = 1_000_000;
 /// The version written and read here.
 const VERSION: u32 = 1;
 const KEYS: [&str; 6] = ["version", "service", "data", "made", "machine", "setup"];
@@ -22,7 +22,7 @@ pub struct CurvesFile {
     /// Its data set, as written on the command line; empty where it has none.
     pub data: String,
     /// The command that made it.
-    pub made: String,
+    pub command: String,
     /// The machine that it is of, in a line.
     pub machine: String,
     /// The curves.
@@ -31,14 +31,14 @@ pub struct CurvesFile {
 
 /// Curves of something else than what they are to be used for.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("the curves are of {what} `{theirs}`, this is `{ours}`; accepted with --accept-curves")]
-pub struct Mismatch {
+#[error("the curves are of {key} `{found}`, this is `{expected}`; accepted with --accept-curves")]
+pub struct CurvesMismatch {
     /// `service`, `data` or `machine`.
-    pub what: &'static str,
+    pub key: &'static str,
     /// Value in the file.
-    pub theirs: String,
+    pub found: String,
     /// Value that it should have.
-    pub ours: String,
+    pub expected: String,
 }
 
 impl CurvesFile {
@@ -48,7 +48,7 @@ impl CurvesFile {
     /// The file can't be read, or is not accepted: where, which key, and what would be.
     pub fn read(path: &Path) -> Result<CurvesFile, ScenarioError> {
         let file = path.display().to_string();
-        match read_text(path, LONGEST as u64, "longer than 1 MB; curves are a few kilobytes") {
+        match read_text(path, MAX_BYTES as u64, "longer than 1 MB; curves are a few kilobytes") {
             Ok(text) => CurvesFile::parse(&file, &text),
             Err(error) => Err(ScenarioError::Invalid { place: file, key: "file".into(), problem: error.to_string() }),
         }
@@ -60,7 +60,7 @@ impl CurvesFile {
     /// As [`CurvesFile::read`].
     pub fn parse(file: &str, text: &str) -> Result<CurvesFile, ScenarioError> {
         let source = Source { file, overrides: &[] };
-        if text.len() > LONGEST {
+        if text.len() > MAX_BYTES {
             return Err(source.error(Origin::Line(1), "file", "longer than 1 MB; curves are a few kilobytes"));
         }
         let table = parse(&source, text)?;
@@ -69,7 +69,7 @@ impl CurvesFile {
         if version.count(0..=u32::MAX)? != VERSION {
             return Err(version.unexpected(format!("the version that is read here, `{VERSION}`; train anew")));
         }
-        let line = |key| root.require(key, "a line of text").and_then(|item| text_of(&item));
+        let line = |key| root.require(key, "a line of text").and_then(|item| read_line(&item));
         let (service, data, made, machine) = (line("service")?, line("data")?, line("made")?, line("machine")?);
         let setups = root.require("setup", "a [[setup]] for each curve")?;
         let mut curves: Vec<Curve> = Vec::new();
@@ -82,25 +82,25 @@ impl CurvesFile {
             curves.push(curve);
         }
         let curves = Curves::new(curves).map_err(|error| setups.error(error.to_string()))?;
-        Ok(CurvesFile { service, data, made, machine, curves })
+        Ok(CurvesFile { service, data, command: made, machine, curves })
     }
 
     /// The file's text: what [`CurvesFile::parse`] reads.
     pub fn to_toml(&self) -> String {
-        let quoted = |text: &str| toml::Value::String(line_of(text)).to_string();
+        let quoted = |text: &str| toml::Value::String(single_line(text)).to_string();
         let mut text = format!("version = {VERSION}\n");
         for (key, line) in
-            [("service", &self.service), ("data", &self.data), ("made", &self.made), ("machine", &self.machine)]
+            [("service", &self.service), ("data", &self.data), ("made", &self.command), ("machine", &self.machine)]
         {
             text += &format!("{key} = {}\n", quoted(line));
         }
         for curve in self.curves.all() {
-            text += &format!("\n[[setup]]\nname = \"{}\"\nsustains = {}\n", curve.setup, number(curve.sustains));
+            text += &format!("\n[[setup]]\nname = \"{}\"\nsustains = {}\n", curve.setup, number(curve.max_load));
             for (key, of) in COLUMNS {
-                let row: Vec<String> = curve.knots.iter().map(|knot| number(of(knot))).collect();
+                let row: Vec<String> = curve.points.iter().map(|knot| number(of(knot))).collect();
                 text += &format!("{key} = [{}]\n", row.join(", "));
             }
-            let samples: Vec<String> = curve.knots.iter().map(|knot| knot.samples.to_string()).collect();
+            let samples: Vec<String> = curve.points.iter().map(|knot| knot.samples.to_string()).collect();
             text += &format!("samples = [{}]\n", samples.join(", "));
         }
         text
@@ -110,17 +110,19 @@ impl CurvesFile {
     ///
     /// # Errors
     /// The first that they are not of.
-    pub fn check_for(&self, service: &str, data: &str, machine: &str) -> Result<(), Mismatch> {
+    pub fn check_for(&self, service: &str, data: &str, machine: &str) -> Result<(), CurvesMismatch> {
         let pairs =
             [("service", &self.service, service), ("data", &self.data, data), ("machine", &self.machine, machine)];
         match pairs.into_iter().find(|(_, theirs, ours)| *theirs != ours) {
-            Some((what, theirs, ours)) => Err(Mismatch { what, theirs: theirs.clone(), ours: ours.into() }),
+            Some((what, theirs, ours)) => {
+                Err(CurvesMismatch { key: what, found: theirs.clone(), expected: ours.into() })
+            }
             None => Ok(()),
         }
     }
 }
 
-type Column = (&'static str, fn(&Knot) -> f64);
+type Column = (&'static str, fn(&CurvePoint) -> f64);
 
 /// Numbers of a knot, one list each.
 const COLUMNS: [Column; 6] = [
@@ -138,7 +140,7 @@ fn read_curve(reader: &Reader<'_>) -> Result<Curve, ScenarioError> {
     let sustains = reader.require("sustains", "a load in requests per second")?.number()?;
     let column = |key: &str| {
         let item = reader.require(key, "a list of numbers, one per load")?;
-        let numbers = item.list(KNOTS_MAX)?.iter().map(Item::number).collect::<Result<Vec<f64>, _>>()?;
+        let numbers = item.list(POINTS_MAX)?.iter().map(Item::number).collect::<Result<Vec<f64>, _>>()?;
         Ok::<_, ScenarioError>((item, numbers))
     };
     let (_, loads) = column("loads")?;
@@ -153,11 +155,11 @@ fn read_curve(reader: &Reader<'_>) -> Result<Curve, ScenarioError> {
     let (cpu, spread) = (of_all("cpu")?, of_all("spread")?);
     let samples = reader.require("samples", "a list of whole numbers, one per load")?;
     let counts =
-        samples.list(KNOTS_MAX)?.iter().map(|item| item.count(0..=u32::MAX)).collect::<Result<Vec<u32>, _>>()?;
+        samples.list(POINTS_MAX)?.iter().map(|item| item.count(0..=u32::MAX)).collect::<Result<Vec<u32>, _>>()?;
     if counts.len() != loads.len() {
         return Err(samples.error(format!("a list of {}; accepted: as many as loads, {}", counts.len(), loads.len())));
     }
-    let knot = |at: usize| Knot {
+    let knot = |at: usize| CurvePoint {
         load: loads[at],
         p50_us: p50[at],
         p99_us: p99[at],
@@ -166,7 +168,7 @@ fn read_curve(reader: &Reader<'_>) -> Result<Curve, ScenarioError> {
         samples: counts[at].into(),
         spread: spread[at],
     };
-    let curve = Curve { setup, knots: (0..loads.len()).map(knot).collect(), sustains };
+    let curve = Curve { setup, points: (0..loads.len()).map(knot).collect(), max_load: sustains };
     match curve.check() {
         Ok(()) => Ok(curve),
         Err(error) => Err(reader.require(error.key().unwrap_or("name"), "")?.error(error.to_string())),
@@ -174,7 +176,7 @@ fn read_curve(reader: &Reader<'_>) -> Result<Curve, ScenarioError> {
 }
 
 /// A line for people, which may be empty.
-fn text_of(item: &Item<'_>) -> Result<String, ScenarioError> {
+fn read_line(item: &Item<'_>) -> Result<String, ScenarioError> {
     let text = item.text()?;
     if text.chars().any(char::is_control) || text.len() > 1_000 {
         return Err(item.unexpected("one line of text, up to 1,000 bytes"));
@@ -183,7 +185,7 @@ fn text_of(item: &Item<'_>) -> Result<String, ScenarioError> {
 }
 
 /// Part of a text that [`text_of`] accepts.
-fn line_of(text: &str) -> String {
+fn single_line(text: &str) -> String {
     let mut line: String = text.chars().filter(|c| !c.is_control()).collect();
     while line.len() > 1_000 {
         line.pop();

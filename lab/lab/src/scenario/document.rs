@@ -11,14 +11,14 @@ use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
 /// A scenario file has a few hundred lines; a megabyte is somebody's mistake.
-const LONGEST: usize = 1_000_000;
+const MAX_BYTES: usize = 1_000_000;
 
 /// A whole number that ends behind its prefix: `0x`.
 const NO_DIGITS: &str = "a number without digits";
 
 /// Reads a scenario file, but no more of it than a scenario can be: it may be a device that never ends.
 pub(super) fn read(path: &Path) -> std::io::Result<String> {
-    read_text(path, LONGEST as u64, "longer than 1 MB; a scenario is a few hundred lines")
+    read_text(path, MAX_BYTES as u64, "longer than 1 MB; a scenario is a few hundred lines")
 }
 
 /// The text of a file of up to `longest` bytes; `too_long` says what is wrong with a longer one.
@@ -37,7 +37,7 @@ pub(super) enum Origin {
     /// This line of the file, from 1.
     Line(usize),
     /// This entry of the overrides.
-    Set(usize),
+    Override(usize),
 }
 
 /// A value.
@@ -53,24 +53,24 @@ pub(super) enum Value {
     Text(String),
     Integer(i64),
     Number(f64),
-    Switch(bool),
+    Boolean(bool),
     List(Vec<Node>),
     Table(Table),
     /// Something TOML has and scenarios don't: its name for people.
-    Foreign(&'static str),
+    Unsupported(&'static str),
 }
 
 impl Value {
     /// For messages: what was written, shortened.
-    pub(super) fn shown(&self) -> String {
+    pub(super) fn describe(&self) -> String {
         match self {
             Value::Text(text) => format!("`{}`", text.chars().take(40).collect::<String>().escape_debug()),
             Value::Integer(number) => format!("`{number}`"),
             Value::Number(number) => format!("`{number}`"),
-            Value::Switch(on) => format!("`{on}`"),
+            Value::Boolean(on) => format!("`{on}`"),
             Value::List(_) => "a list".into(),
             Value::Table(_) => "a table".into(),
-            Value::Foreign(what) => (*what).into(),
+            Value::Unsupported(what) => (*what).into(),
         }
     }
 }
@@ -100,7 +100,7 @@ impl Table {
     }
 
     /// Replaces the value of `key`, or adds it.
-    pub(super) fn put(&mut self, key: &str, node: Node) {
+    pub(super) fn insert(&mut self, key: &str, node: Node) {
         let origin = node.origin;
         match self.find_mut(key) {
             Some(entry) => (entry.node, entry.origin) = (node, origin),
@@ -122,7 +122,7 @@ impl Source<'_> {
     pub(super) fn error(&self, origin: Origin, key: &str, problem: impl Into<String>) -> ScenarioError {
         let place = match origin {
             Origin::Line(line) => format!("{}:{line}", self.file),
-            Origin::Set(index) => {
+            Origin::Override(index) => {
                 let given = self.overrides.get(index).map_or("", String::as_str);
                 format!("--set {}", given.chars().take(80).collect::<String>().escape_debug())
             }
@@ -138,14 +138,14 @@ fn one_line(text: String) -> String {
 
 /// Reads the file's text.
 pub(super) fn parse(source: &Source<'_>, text: &str) -> Result<Table, ScenarioError> {
-    if text.len() > LONGEST {
+    if text.len() > MAX_BYTES {
         return Err(source.error(Origin::Line(1), "file", "longer than 1 MB; a scenario is a few hundred lines"));
     }
     let lines = Lines::new(text);
     match DeTable::parse(text) {
-        Ok(table) => Ok(table_of(table.into_inner(), &|span| Origin::Line(lines.at(span.start)))),
+        Ok(table) => Ok(table_of(table.into_inner(), &|span| Origin::Line(lines.line_at(span.start)))),
         Err(error) => {
-            let line = error.span().map_or(1, |span| lines.at(span.start));
+            let line = error.span().map_or(1, |span| lines.line_at(span.start));
             Err(source.error(Origin::Line(line), "syntax", format!("not TOML: {}", error.message())))
         }
     }
@@ -153,14 +153,14 @@ pub(super) fn parse(source: &Source<'_>, text: &str) -> Result<Table, ScenarioEr
 
 /// Reads the value of override `index`: TOML where it is, `[a, b]` without quotes, and any other text as it stands.
 pub(super) fn parse_value(text: &str, index: usize) -> Node {
-    let origin = Origin::Set(index);
+    let origin = Origin::Override(index);
     let text = text.trim();
     let wrapped = format!("value = {text}");
     if let Ok(table) = DeTable::parse(&wrapped) {
         let mut entries = table_of(table.into_inner(), &|_| origin).entries;
         if let (Some(entry), true) = (entries.pop(), entries.is_empty())
             // `0x` is a multiple that somebody wrote, not the beginning of a hexadecimal number.
-            && !matches!(entry.node.value, Value::Foreign(NO_DIGITS))
+            && !matches!(entry.node.value, Value::Unsupported(NO_DIGITS))
         {
             return entry.node;
         }
@@ -196,15 +196,15 @@ fn node_of(value: Spanned<DeValue<'_>>, place: &dyn Fn(Range<usize>) -> Origin) 
         DeValue::Integer(number) => match i64::from_str_radix(number.as_str(), number.radix()) {
             Ok(number) => Value::Integer(number),
             // `0x` and `0b` are whole numbers to the reader of TOML, which does not look for digits.
-            Err(error) if *error.kind() == IntErrorKind::Empty => Value::Foreign(NO_DIGITS),
-            Err(_) => Value::Foreign("a number that is too large"),
+            Err(error) if *error.kind() == IntErrorKind::Empty => Value::Unsupported(NO_DIGITS),
+            Err(_) => Value::Unsupported("a number that is too large"),
         },
         DeValue::Float(number) => match number.as_str().parse() {
             Ok(number) => Value::Number(number),
-            Err(_) => Value::Foreign("a number that can't be read"),
+            Err(_) => Value::Unsupported("a number that can't be read"),
         },
-        DeValue::Boolean(on) => Value::Switch(on),
-        DeValue::Datetime(_) => Value::Foreign("a date"),
+        DeValue::Boolean(on) => Value::Boolean(on),
+        DeValue::Datetime(_) => Value::Unsupported("a date"),
         DeValue::Array(items) => Value::List(items.into_iter().map(|item| node_of(item, place)).collect()),
         DeValue::Table(table) => Value::Table(table_of(table, place)),
     };
@@ -222,7 +222,7 @@ impl Lines {
         Lines { starts: std::iter::once(0).chain(breaks).collect() }
     }
 
-    fn at(&self, offset: usize) -> usize {
+    fn line_at(&self, offset: usize) -> usize {
         self.starts.partition_point(|start| *start <= offset)
     }
 }

@@ -6,15 +6,18 @@ use super::reader::{Item, Reader};
 use super::{Scenario, ScenarioError, ServiceSpec, Variant};
 use leeward_core::units::{Nanos, parse_number};
 use leeward_sim::config::Costs;
-use leeward_sim::graph::model::{Begin, CallModel, Control, Deadlines, Graph, Part, Passing, ServiceModel, Told, When};
-use leeward_sim::service::Service;
+use leeward_sim::graph::model::{
+    CallModel, CallOrder, CallPolicy, ControlPlacement, DeadlinePolicy, DownstreamReports, Graph, GraphPart,
+    ServiceModel, StartCondition,
+};
+use leeward_sim::service_time::ServiceTime;
 use std::sync::Arc;
 
 const SECOND: Nanos = Nanos::from_secs(1);
 /// The service of a scenario with a graph, as results name it.
 pub(super) const NAME: &str = "graph";
-const SERVICE: &[&str] = &["name", "servers", "cores", "time", "resume", "receive", "send", "rtt"];
-const CALL: &[&str] = &["from", "to", "times", "share", "when"];
+const SERVICE_KEYS: &[&str] = &["name", "servers", "cores", "time", "resume", "receive", "send", "rtt"];
+const CALL_KEYS: &[&str] = &["from", "to", "times", "share", "when"];
 
 /// Values of a service that says nothing else.
 pub(super) struct Defaults {
@@ -38,7 +41,7 @@ pub(super) fn graph(
             None => Ok(None),
         };
     };
-    let tables = item.tables(Graph::MOST_SERVICES, SERVICE)?;
+    let tables = item.tables(Graph::MAX_SERVICES, SERVICE_KEYS)?;
     let services = tables.iter().map(|table| service(table, defaults)).collect::<Result<Vec<_>, _>>()?;
     // Before the calls, which would not know whom a name means.
     if let Some(index) = (1..services.len())
@@ -47,14 +50,14 @@ pub(super) fn graph(
         let problem = format!("two services are called `{}`; accepted: a name of its own", services[index].name);
         return Err(tables[index].error("name", problem));
     }
-    let call_tables = calls.as_ref().map_or(Ok(Vec::new()), |item| item.tables(4_000, CALL))?;
+    let call_tables = calls.as_ref().map_or(Ok(Vec::new()), |item| item.tables(4_000, CALL_KEYS))?;
     let calls = call_tables.iter().map(|table| call(table, &services)).collect::<Result<Vec<_>, _>>()?;
-    let graph = Graph { services, calls, passing: Passing::default() };
+    let graph = Graph { services, calls, policy: CallPolicy::default() };
     match graph.check() {
         Ok(()) => Ok(Some(Arc::new(graph))),
-        Err((Part::Whole, problem)) => Err(item.error(problem)),
-        Err((Part::Service(index), problem)) => Err(tables[index].error("name", problem)),
-        Err((Part::Call(index), problem)) => Err(call_tables[index].error("to", problem)),
+        Err((GraphPart::Whole, problem)) => Err(item.error(problem)),
+        Err((GraphPart::Service(index), problem)) => Err(tables[index].error("name", problem)),
+        Err((GraphPart::Call(index), problem)) => Err(call_tables[index].error("to", problem)),
     }
 }
 
@@ -65,7 +68,7 @@ fn service(table: &Reader<'_>, defaults: &Defaults) -> Result<ServiceModel, Scen
         name: table.require("name", "a name of its own")?.line()?.into(),
         servers: table.count_or("servers", 1..=1_000, 1)?,
         cores: table.count_or("cores", 1..=128, defaults.cores)?,
-        service: Service::parse(time.text()?).map_err(|error| time.error(error.to_string()))?,
+        service: ServiceTime::parse(time.text()?).map_err(|error| time.error(error.to_string()))?,
         resume: span("resume", Nanos::ZERO)?,
         receive: span("receive", defaults.costs.receive)?,
         send: span("send", defaults.costs.send)?,
@@ -87,9 +90,9 @@ fn call(table: &Reader<'_>, services: &[ServiceModel]) -> Result<CallModel, Scen
         to: place("to")?,
         times: table.count_or("times", 1..=64, 1)? as u16,
         probability: table.find("share").map_or(Ok(1.0), |item| share(&item))?,
-        when: match table.find("when") {
-            None => When::default(),
-            Some(item) => [When::Together, When::Then][item.choice(&["together", "then"])?],
+        order: match table.find("when") {
+            None => CallOrder::default(),
+            Some(item) => [CallOrder::Parallel, CallOrder::Sequential][item.choice(&["together", "then"])?],
         },
     })
 }
@@ -103,7 +106,7 @@ fn share(item: &Item<'_>) -> Result<f64, ScenarioError> {
 }
 
 /// How a controller's tiers pass requests on; `None`: it says nothing.
-pub(super) fn passing(table: &Reader<'_>) -> Result<Option<Passing>, ScenarioError> {
+pub(super) fn call_policy(table: &Reader<'_>) -> Result<Option<CallPolicy>, ScenarioError> {
     let (begin, deadlines, retries) = (table.find("begin"), table.find("deadlines"), table.find("retries"));
     let (control, downstream) = (table.find("control"), table.find("downstream"));
     let told = [&begin, &deadlines, &retries, &control, &downstream];
@@ -111,16 +114,16 @@ pub(super) fn passing(table: &Reader<'_>) -> Result<Option<Passing>, ScenarioErr
         return Ok(None);
     }
     let word = |item: Option<Item<'_>>, words: &[&str]| item.map_or(Ok(0), |item| item.choice(words));
-    let begin = [Begin::Admitted, Begin::Reserved][word(begin, &["admitted", "reserved"])?];
-    Ok(Some(Passing {
-        begin,
-        control: [Control::Everywhere, Control::Entry][word(control, &["everywhere", "entry"])?],
+    let begin = [StartCondition::Admitted, StartCondition::Reserved][word(begin, &["admitted", "reserved"])?];
+    Ok(Some(CallPolicy {
+        start: begin,
+        control: [ControlPlacement::Everywhere, ControlPlacement::Entry][word(control, &["everywhere", "entry"])?],
         // A server that reserves credits wants no more requests than there are credits for.
         downstream: match downstream {
-            None if begin == Begin::Reserved => Told::Downstream,
-            other => [Told::Nothing, Told::Downstream][word(other, &["nothing", "told"])?],
+            None if begin == StartCondition::Reserved => DownstreamReports::On,
+            other => [DownstreamReports::Off, DownstreamReports::On][word(other, &["nothing", "told"])?],
         },
-        deadlines: [Deadlines::Ignored, Deadlines::Kept][word(deadlines, &["ignored", "kept"])?],
+        deadlines: [DeadlinePolicy::Ignored, DeadlinePolicy::Enforced][word(deadlines, &["ignored", "kept"])?],
         retries: retries.map_or(Ok(0.0), |item| share(&item))?,
     }))
 }
@@ -129,7 +132,7 @@ pub(super) fn passing(table: &Reader<'_>) -> Result<Option<Passing>, ScenarioErr
 pub(super) fn services(graph: &Graph) -> Vec<ServiceSpec> {
     let first = graph.services.first();
     first
-        .map(|first| ServiceSpec { text: NAME.into(), service: first.service.clone(), measured: None })
+        .map(|first| ServiceSpec { text: NAME.into(), service: first.service.clone(), requests: None })
         .into_iter()
         .collect()
 }
@@ -138,7 +141,7 @@ pub(super) fn services(graph: &Graph) -> Vec<ServiceSpec> {
 pub(super) fn check(scenario: &Scenario, controllers: &[(Variant, Item<'_>)]) -> Result<(), ScenarioError> {
     let Some((variant, item)) = controllers.first() else { return Ok(()) };
     if scenario.graph.is_none() {
-        let told = controllers.iter().find(|(variant, _)| variant.passing.is_some());
+        let told = controllers.iter().find(|(variant, _)| variant.call_policy.is_some());
         return match told {
             Some((variant, item)) => Err(item.error(format!(
                 "`{}` says how tiers pass requests on (`begin` …), but there is no [[service]] that asks another",
@@ -165,9 +168,9 @@ impl Scenario {
     /// The graph under `variant`; `None` if the scenario has none.
     pub fn graph_for(&self, variant: &Variant) -> Option<Arc<Graph>> {
         let graph = self.graph.as_ref()?;
-        match variant.passing {
+        match variant.call_policy {
             None => Some(Arc::clone(graph)),
-            Some(passing) => Some(Arc::new(Graph { passing, ..Graph::clone(graph) })),
+            Some(passing) => Some(Arc::new(Graph { policy: passing, ..Graph::clone(graph) })),
         }
     }
 }

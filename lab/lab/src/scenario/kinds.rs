@@ -4,20 +4,20 @@ use super::document::Value;
 use super::reader::{Item, Reader};
 use super::{Scenario, ScenarioError, ServiceSpec, service};
 use leeward_core::units::{Cost, Nanos, Tenant, parse_number};
-use leeward_sim::config::{CLASSES, Kind, Kinds, MOST_KINDS};
+use leeward_sim::config::{CLASSES, MAX_KINDS, RequestKind, RequestKinds};
 use std::path::Path;
 
 /// The service of a scenario whose kinds all have their own, as results name it.
 const NAME: &str = "kinds";
-const LONGEST: Nanos = Nanos::from_secs(3_600);
-const MOST_COST: u32 = 1_000_000;
+const MAX_DEADLINE: Nanos = Nanos::from_secs(3_600);
+const MAX_COST: u32 = 1_000_000;
 const KEYS: &[&str] = &["name", "share", "tenant", "class", "deadline", "cost", "service"];
 
 /// The kinds of a scenario; none without the section.
-pub(super) fn kinds(item: Option<Item<'_>>, folder: &Path) -> Result<Kinds, ScenarioError> {
-    let Some(item) = item else { return Ok(Kinds::default()) };
-    let tables = item.tables(MOST_KINDS, KEYS)?;
-    let mut kinds = Kinds::default();
+pub(super) fn kinds(item: Option<Item<'_>>, folder: &Path) -> Result<RequestKinds, ScenarioError> {
+    let Some(item) = item else { return Ok(RequestKinds::default()) };
+    let tables = item.tables(MAX_KINDS, KEYS)?;
+    let mut kinds = RequestKinds::default();
     for table in &tables {
         let found = kind(table, folder)?;
         if kinds.0.iter().any(|known| known.name == found.name) {
@@ -30,16 +30,16 @@ pub(super) fn kinds(item: Option<Item<'_>>, folder: &Path) -> Result<Kinds, Scen
     Ok(kinds)
 }
 
-fn kind(table: &Reader<'_>, folder: &Path) -> Result<Kind, ScenarioError> {
+fn kind(table: &Reader<'_>, folder: &Path) -> Result<RequestKind, ScenarioError> {
     let count = |key, range| table.find(key).map(|item| item.count(range)).transpose();
-    let service = table.find("service").map(|item| service::drawn(&item, folder)).transpose()?;
-    Ok(Kind {
+    let service = table.find("service").map(|item| service::service_time(&item, folder)).transpose()?;
+    Ok(RequestKind {
         name: name(&table.require("name", "a name of its own")?)?,
         share: share(&table.require("share", "its share of the arrivals, such as \"20%\"")?)?,
         tenant: count("tenant", 0..=u32::MAX)?.map_or(Tenant::DEFAULT, Tenant),
         class: count("class", 0..=u32::from(CLASSES - 1))?.map(|class| class as u8),
-        deadline: table.find("deadline").map(|item| item.duration(Nanos(1)..=LONGEST)).transpose()?,
-        cost: count("cost", 1..=MOST_COST)?.map_or(Cost::ONE, Cost),
+        deadline: table.find("deadline").map(|item| item.duration(Nanos(1)..=MAX_DEADLINE)).transpose()?,
+        cost: count("cost", 1..=MAX_COST)?.map_or(Cost::ONE, Cost),
         service,
     })
 }
@@ -64,10 +64,10 @@ fn share(item: &Item<'_>) -> Result<f64, ScenarioError> {
 }
 
 /// The service that stands for kinds of which each has its own; `None`: some kind takes the workload's.
-pub(super) fn services(kinds: &Kinds) -> Option<Vec<ServiceSpec>> {
+pub(super) fn services(kinds: &RequestKinds) -> Option<Vec<ServiceSpec>> {
     let first = kinds.0.first()?.service.clone()?;
     let each = kinds.0.iter().all(|kind| kind.service.is_some());
-    each.then(|| vec![ServiceSpec { text: NAME.into(), service: first, measured: None }])
+    each.then(|| vec![ServiceSpec { text: NAME.into(), service: first, requests: None }])
 }
 
 /// Refuses what kinds are not simulated with.

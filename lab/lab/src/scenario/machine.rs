@@ -9,7 +9,7 @@ use leeward_sim::config::{NetworkModel, ServerModel};
 use std::path::Path;
 
 /// A machine has a dozen lines.
-const LONGEST: u64 = 100_000;
+const MAX_BYTES: u64 = 100_000;
 
 /// The overrides that put a scenario on the machine of the file at `path`.
 ///
@@ -17,7 +17,7 @@ const LONGEST: u64 = 100_000;
 /// The file can't be read, or says what a scenario's sections can't.
 pub fn overrides(path: &Path) -> Result<Vec<String>, ScenarioError> {
     let file = path.display().to_string();
-    match read_text(path, LONGEST, "longer than 100 kB; a machine has a dozen lines") {
+    match read_text(path, MAX_BYTES, "longer than 100 kB; a machine has a dozen lines") {
         Ok(text) => parse_overrides(&file, &text),
         Err(error) => Err(ScenarioError::Invalid { place: file, key: "file".into(), problem: error.to_string() }),
     }
@@ -38,7 +38,7 @@ fn parse_overrides(file: &str, text: &str) -> Result<Vec<String>, ScenarioError>
     if rtts.len() > 1 {
         return Err(root.require("network", "")?.error("has several round trips; accepted: one"));
     }
-    let mut lines = of(&server, &network);
+    let mut lines = to_overrides(&server, &network);
     if root.require("server", "")?.open_table()?.find("threads").is_some() {
         let costs = workload::thread_costs(Some(root.require("server", "")?))?;
         lines.extend(
@@ -48,7 +48,7 @@ fn parse_overrides(file: &str, text: &str) -> Result<Vec<String>, ScenarioError>
     Ok(lines)
 }
 
-fn of(server: &ServerModel, network: &NetworkModel) -> Vec<String> {
+fn to_overrides(server: &ServerModel, network: &NetworkModel) -> Vec<String> {
     let costs = &server.costs;
     let mut lines = vec![format!("server.cores={}", server.cores), format!("server.batch={}", server.batch)];
     let span = |key: &str, span: Nanos| format!("{key}={}ns", span.0);
@@ -63,18 +63,21 @@ fn of(server: &ServerModel, network: &NetworkModel) -> Vec<String> {
         lines.extend([
             span("server.sockets.receive", sockets.receive),
             span("server.sockets.send", sockets.send),
-            span("server.sockets.together", sockets.together),
+            span("server.sockets.together", sockets.batched_write),
         ]);
     }
     if let Some(stalls) = server.stalls {
-        lines.extend([span("server.stalls.every", stalls.every), span("server.stalls.lasts", stalls.lasts)]);
+        lines.extend([
+            span("server.stalls.every", stalls.mean_interval),
+            span("server.stalls.lasts", stalls.mean_length),
+        ]);
     }
     lines.extend([span("network.rtt", network.rtt), span("network.jitter", network.jitter)]);
     lines
 }
 
 /// The file's text for a machine: what [`overrides`] reads. `words` go above, as comments.
-pub fn text(words: &str, server: &ServerModel, network: &NetworkModel) -> String {
+pub fn to_toml(words: &str, server: &ServerModel, network: &NetworkModel) -> String {
     let mut text: String = words.lines().map(|line| format!("# {line}\n")).collect();
     let costs = &server.costs;
     text += &format!("\n[server]\ncores = {}\nbatch = {}\n", server.cores, server.batch);
@@ -88,13 +91,16 @@ pub fn text(words: &str, server: &ServerModel, network: &NetworkModel) -> String
         text += &format!("costs.{key} = \"{}ns\"\n", span.0);
     }
     if let Some(sockets) = server.sockets {
-        let (receive, send, together) = (sockets.receive.0, sockets.send.0, sockets.together.0);
+        let (receive, send, together) = (sockets.receive.0, sockets.send.0, sockets.batched_write.0);
         text += &format!(
             "sockets.receive = \"{receive}ns\"\nsockets.send = \"{send}ns\"\nsockets.together = \"{together}ns\"\n"
         );
     }
     if let Some(stalls) = server.stalls {
-        text += &format!("stalls.every = \"{}ns\"\nstalls.lasts = \"{}ns\"\n", stalls.every.0, stalls.lasts.0);
+        text += &format!(
+            "stalls.every = \"{}ns\"\nstalls.lasts = \"{}ns\"\n",
+            stalls.mean_interval.0, stalls.mean_length.0
+        );
     }
     text + &format!("\n[network]\nrtt = \"{}ns\"\n", network.rtt.0)
 }
@@ -103,7 +109,7 @@ pub fn text(words: &str, server: &ServerModel, network: &NetworkModel) -> String
 mod tests {
     use super::*;
     use crate::scenario::Scenario;
-    use leeward_sim::config::{Sockets, Stalls};
+    use leeward_sim::config::{SocketCosts, Stalls};
     use leeward_sim::threads::model::ThreadCosts;
     use leeward_sim::threads::presets;
 
@@ -111,11 +117,11 @@ mod tests {
     fn a_machine_comes_back_as_it_was_written() {
         let mut server = ServerModel { cores: 3, ..ServerModel::default() };
         server.costs.send = Nanos(6_543);
-        server.stalls = Some(Stalls { every: Nanos::from_millis(20), lasts: Nanos::from_micros(600) });
-        server.sockets = Some(Sockets { receive: Nanos(310), send: Nanos(87), together: Nanos(4_321) });
+        server.stalls = Some(Stalls { mean_interval: Nanos::from_millis(20), mean_length: Nanos::from_micros(600) });
+        server.sockets = Some(SocketCosts { receive: Nanos(310), send: Nanos(87), batched_write: Nanos(4_321) });
         let network = NetworkModel { rtt: Nanos(16_575), ..NetworkModel::default() };
         let costs = ThreadCosts { switch: Nanos(1_234), locked_permille: 125, ..presets::preset("grpc").unwrap() };
-        let written = text("Measured.\nTwice.", &server, &network) + &machine_threads::text(&costs);
+        let written = to_toml("Measured.\nTwice.", &server, &network) + &machine_threads::to_toml(&costs);
         let lines = parse_overrides("machine.toml", &written).unwrap();
         let tier = Scenario::builtin("mt-null", &lines, true).unwrap();
         assert_eq!(tier.tiers.first().map(|spec| &spec.tier.costs), Some(&costs), "its tiers have its threads");

@@ -14,20 +14,20 @@ pub(super) fn pairs(costs: &ThreadCosts) -> Vec<(&'static str, String)> {
         ("switch", span(costs.switch)),
         ("slice", span(costs.slice)),
         ("preempt", span(costs.preempt)),
-        ("poll_turn", span(costs.poll_turn)),
+        ("poll_turn", span(costs.poll)),
         ("receive", span(costs.receive)),
         ("send", span(costs.send)),
         ("locked", format!("{}", f64::from(costs.locked_permille) / 1_000.0)),
         ("push_pop", span(costs.push_pop)),
-        ("line", span(costs.line)),
-        ("cold", span(costs.cold)),
+        ("line", span(costs.cache_line)),
+        ("cold", span(costs.cold_cache)),
         ("record", span(costs.record)),
         ("decide", span(costs.decide)),
     ]
 }
 
 /// The section's text.
-pub fn text(costs: &ThreadCosts) -> String {
+pub fn to_toml(costs: &ThreadCosts) -> String {
     let lines = pairs(costs).into_iter().map(|(key, value)| format!("{key} = {value}\n"));
     format!("\n[server.threads]\n{}", lines.collect::<String>())
 }

@@ -13,10 +13,10 @@ mod application;
 pub mod builtin;
 mod controllers;
 pub mod curves;
+mod disturbances;
 mod document;
 mod error;
 mod graph;
-mod hidden;
 mod kinds;
 pub mod machine;
 pub mod machine_threads;
@@ -32,22 +32,22 @@ mod threading;
 mod tier;
 mod workload;
 
-pub use application::{ApplicationSpec, Instance, PathSpec, ShareSpec, StepSpec};
+pub use application::{ApplicationInstance, ApplicationSpec, PathSpec, ShareSpec, StepSpec};
 pub use error::ScenarioError;
-pub use threading::{ThreadingSpec, TierSpec, Training};
+pub use threading::{ThreadingSpec, TierSpec, TrainingSpec};
 
 use crate::claims::Expression;
-use leeward_core::params::{Params, Raw};
+use leeward_core::params::{Params, RawParam};
 use leeward_core::registry::Registry;
 use leeward_core::units::{Nanos, Rate};
 use leeward_outcome::results::Plot;
 use leeward_plant::Transport;
-use leeward_services::case::Requests;
+use leeward_services::definition::Requests;
 use leeward_sim::config::{
-    Arrivals, Balancing, ClientModel, Kinds, LockModel, NetworkModel, Replicas, Scheduling, ServerModel, Shares,
+    Arrivals, Balancing, ClientModel, LockModel, NetworkModel, Replicas, RequestKinds, Scheduling, ServerModel, Shares,
 };
-use leeward_sim::graph::model::{Graph, Passing};
-use leeward_sim::service::Service;
+use leeward_sim::graph::model::{CallPolicy, Graph};
+use leeward_sim::service_time::ServiceTime;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -71,7 +71,7 @@ pub struct Scenario {
     /// A graph of services in the server's place.
     pub graph: Option<Arc<Graph>>,
     /// Training of policies of threading.
-    pub training: Option<Training>,
+    pub training: Option<TrainingSpec>,
     /// The simulated network; its round trip is the first of `rtts`.
     pub network: NetworkModel,
     /// Transport of the measured plant. The simulated one has the costs that it is told, whatever carries the messages.
@@ -81,9 +81,9 @@ pub struct Scenario {
     /// Demand of the clients.
     pub workload: Workload,
     /// Kinds of their requests; none: all are alike.
-    pub kinds: Kinds,
+    pub kinds: RequestKinds,
     /// How long, how often, how finely.
-    pub run: Run,
+    pub run: RunSettings,
     /// Whether the `[quick]` section was applied.
     pub quick: bool,
     /// The controllers, one per variant (a `vary` grid is expanded already).
@@ -121,8 +121,8 @@ pub struct Workload {
 
 impl Workload {
     /// Every application that the scenario runs: one without locks, or one per value of `p` and `r`.
-    pub fn instances(&self) -> Vec<Instance> {
-        self.application.as_ref().map_or_else(|| vec![Instance::default()], ApplicationSpec::instances)
+    pub fn instances(&self) -> Vec<ApplicationInstance> {
+        self.application.as_ref().map_or_else(|| vec![ApplicationInstance::default()], ApplicationSpec::instances)
     }
 }
 
@@ -132,9 +132,9 @@ pub struct ServiceSpec {
     /// As written, such as `exp:10us`.
     pub text: String,
     /// Distribution of service times; for a service whose times are not drawn, a stand-in until it is measured.
-    pub service: Service,
+    pub service: ServiceTime,
     /// Requests to such a service: on the real plant only. `None` if requests carry service times.
-    pub measured: Option<Arc<dyn Requests>>,
+    pub requests: Option<Arc<dyn Requests>>,
 }
 
 impl PartialEq for ServiceSpec {
@@ -147,7 +147,7 @@ impl PartialEq for ServiceSpec {
 impl ServiceSpec {
     /// Whether the simulator knows how long it takes.
     pub fn is_simulated(&self) -> bool {
-        self.measured.is_none()
+        self.requests.is_none()
     }
 }
 
@@ -181,7 +181,7 @@ pub enum Demand {
     /// Per second.
     Absolute(f64),
     /// Multiples of the plant's capacity without control.
-    OfCapacity(f64),
+    CapacityMultiple(f64),
 }
 
 impl Demand {
@@ -189,14 +189,14 @@ impl Demand {
     pub fn rate(self, capacity: Rate) -> Rate {
         match self {
             Demand::Absolute(rate) => Rate(rate),
-            Demand::OfCapacity(ratio) => Rate(ratio * capacity.0),
+            Demand::CapacityMultiple(ratio) => Rate(ratio * capacity.0),
         }
     }
 }
 
 /// How long, how often, how finely.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Run {
+pub struct RunSettings {
     /// Nothing is measured before this.
     pub warmup: Nanos,
     /// Simulated time in all.
@@ -206,13 +206,13 @@ pub struct Run {
     /// Runs per point, each with a seed of its own.
     pub seeds: u32,
     /// A run of a steady demand lasts longer if it would measure fewer requests than this.
-    pub at_least: u32,
+    pub min_requests: u32,
 }
 
-impl Run {
+impl RunSettings {
     /// How long a run lasts at a steady `rate`.
     pub fn duration_at(&self, rate: Rate) -> Nanos {
-        let needed = Nanos::from_secs_f64(f64::from(self.at_least) / rate.0.max(1e-9));
+        let needed = Nanos::from_secs_f64(f64::from(self.min_requests) / rate.0.max(1e-9));
         self.duration.max((self.warmup + needed.min(Nanos::from_secs(3_600))).min(Nanos::from_secs(3_600)))
     }
 }
@@ -229,21 +229,21 @@ pub struct Variant {
     /// How the application's locks are made and taken, if it has any.
     pub locks: LockModel,
     /// Share of the clients, or tenants, whose refusals happen, in percent; below 100 the controller rehearses.
-    pub enforced: u8,
+    pub enforced_percent: u8,
     /// Whether a request's budget is what the objective leaves of a service that is measured: on the real plant only.
     pub derived_budget: bool,
     /// Parameters, before any retuning per workload.
-    pub params: Vec<(String, Raw)>,
+    pub params: Vec<(String, RawParam)>,
     /// Retuning per workload; of those that match, later ones win.
-    pub tuned: Vec<Tuned>,
+    pub tuned: Vec<TunedParams>,
     /// Parameters that win over retuning: from a `vary` grid or an override.
-    pub pinned: Vec<(String, Raw)>,
+    pub pinned: Vec<(String, RawParam)>,
     /// How the server's cores come and go, where this variant has its own say in that.
     pub scheduling: VariantScheduling,
     /// Threading of a tier.
     pub threading: Option<ThreadingSpec>,
     /// How the tiers of a graph pass requests on.
-    pub passing: Option<Passing>,
+    pub call_policy: Option<CallPolicy>,
 }
 
 /// Policies of a variant for the server's cores; the rest is the server's.
@@ -257,20 +257,20 @@ pub struct VariantScheduling {
 
 /// Parameters that apply to some workloads only, as the papers retuned their systems.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Tuned {
+pub struct TunedParams {
     /// Applies to this service only, as written in the workload.
     pub service: Option<String>,
     /// Applies to this number of clients only.
     pub clients: Option<u32>,
     /// The parameters.
-    pub params: Vec<(String, Raw)>,
+    pub params: Vec<(String, RawParam)>,
     /// How they were found.
-    pub found: String,
+    pub provenance: String,
 }
 
 impl Variant {
     /// The parameters for one workload: the entry's own, then what was retuned for it, then what is pinned.
-    pub fn params_for(&self, service: &str, clients: u32) -> Vec<(String, Raw)> {
+    pub fn params_for(&self, service: &str, clients: u32) -> Vec<(String, RawParam)> {
         let mut all = self.params.clone();
         let matching = self.tuned.iter().filter(|tuned| {
             tuned.service.as_deref().is_none_or(|wanted| wanted == service)
@@ -338,9 +338,9 @@ impl Scenario {
     ///
     /// # Errors
     /// An override that is not accepted.
-    pub fn drawn(name: &str, overrides: &[String], quick: bool) -> Option<Result<Scenario, ScenarioError>> {
+    pub fn random(name: &str, overrides: &[String], quick: bool) -> Option<Result<Scenario, ScenarioError>> {
         let registry = leeward_sim::oracle::registry();
-        let text = crate::league::drawn(name, &registry)?;
+        let text = crate::benchmark::random_scenario_text(name, &registry)?;
         Some(Scenario::parse(name, &text, Path::new(""), overrides, quick, &registry))
     }
 
@@ -362,7 +362,7 @@ impl Scenario {
 
     /// Leaves at most so many points, spread over all of them: of the longest list of values every second one goes until they are few
     /// enough.
-    pub(crate) fn thin_out(&mut self, most: usize) {
+    pub(crate) fn limit_points(&mut self, most: usize) {
         fn halve<T>(list: &mut Vec<T>) {
             let mut index = 0;
             // The last one stays: it is the highest demand, or the most clients.
@@ -394,12 +394,12 @@ impl Scenario {
     }
 
     /// The objective for one service: the scenario's, or 10 × (mean service + round trip) as in Breakwater §5.1.
-    pub fn slo(&self, service: &Service) -> Nanos {
+    pub fn slo(&self, service: &ServiceTime) -> Nanos {
         self.slo_at(service, self.network.rtt)
     }
 
     /// The same at one of several round trips.
-    pub fn slo_at(&self, service: &Service, rtt: Nanos) -> Nanos {
+    pub fn slo_at(&self, service: &ServiceTime, rtt: Nanos) -> Nanos {
         self.workload.slo.unwrap_or_else(|| (self.kinds.mean(service) + rtt) * 10)
     }
 

@@ -3,15 +3,15 @@
 use super::reader::{Item, Reader};
 use super::{ClaimSpec, ScenarioError, Variant};
 use crate::claims::{Expression, read_number};
-use leeward_core::params::Raw;
+use leeward_core::params::RawParam;
 use leeward_outcome::results::Plot;
-use leeward_outcome::table::{Kind, Table};
+use leeward_outcome::table::{Table, ValueType};
 
-const MOST: usize = 200;
+const MAX_SECTIONS: usize = 200;
 
 pub(super) fn plots(item: Option<Item<'_>>, variants: &[Variant]) -> Result<Vec<Plot>, ScenarioError> {
     let keys = &["title", "table", "x", "y", "series", "only", "x_scale", "y_scale", "kind"];
-    let plots = |item: Item<'_>| item.tables(MOST, keys)?.iter().map(|read| plot(read, variants)).collect();
+    let plots = |item: Item<'_>| item.tables(MAX_SECTIONS, keys)?.iter().map(|read| plot(read, variants)).collect();
     item.map_or(Ok(Vec::new()), plots)
 }
 
@@ -23,17 +23,17 @@ fn plot(read: &Reader<'_>, variants: &[Variant]) -> Result<Plot, ScenarioError> 
     let table_name = word("table", &["points", "windows", "locks", "replicas", "services", "kinds"])?;
     let table = Table::find(&table_name).unwrap_or(Table::Points);
     let x = read.require("x", "a numeric field, or \"label\" for bars")?;
-    let x = if x.text()? == "label" { "label".into() } else { field(&x, table, Some(Kind::Number))? };
+    let x = if x.text()? == "label" { "label".into() } else { field(&x, table, Some(ValueType::Number))? };
     let series = read.find("series").map_or(Ok("label".into()), |item| field(&item, table, None))?;
     Ok(Plot {
         title: read.require("title", "a heading")?.line()?.into(),
         x,
-        y: field(&read.require("y", "a numeric field")?, table, Some(Kind::Number))?,
+        y: field(&read.require("y", "a numeric field")?, table, Some(ValueType::Number))?,
         series,
         only: match read.find("only") {
             None => Vec::new(),
             Some(item) => {
-                item.list(MOST)?.iter().map(|item| filter(item, table, variants)).collect::<Result<_, _>>()?
+                item.list(MAX_SECTIONS)?.iter().map(|item| filter(item, table, variants)).collect::<Result<_, _>>()?
             }
         },
         x_scale: word("x_scale", &["linear", "log"])?,
@@ -44,10 +44,10 @@ fn plot(read: &Reader<'_>, variants: &[Variant]) -> Result<Plot, ScenarioError> 
 }
 
 /// A field of `table`, of one kind or of any.
-fn field(item: &Item<'_>, table: Table, kind: Option<Kind>) -> Result<String, ScenarioError> {
+fn field(item: &Item<'_>, table: Table, kind: Option<ValueType>) -> Result<String, ScenarioError> {
     let text = item.text()?;
-    let fits = |found: Kind| kind.is_none_or(|wanted| wanted == found);
-    match table.kind(text) {
+    let fits = |found: ValueType| kind.is_none_or(|wanted| wanted == found);
+    match table.value_type(text) {
         Some(found) if fits(found) => Ok(text.into()),
         _ => Err(item.unexpected(format!("a field of {}; accepted: {}", table.name(), table.names(kind)))),
     }
@@ -57,10 +57,10 @@ fn field(item: &Item<'_>, table: Table, kind: Option<Kind>) -> Result<String, Sc
 fn filter(item: &Item<'_>, table: Table, variants: &[Variant]) -> Result<String, ScenarioError> {
     let text = item.text()?;
     let parts = text.split_once('=').map(|(field, value)| (field.trim(), value.trim()));
-    let found = parts.and_then(|(field, value)| Some((field, value, table.kind(field)?)));
+    let found = parts.and_then(|(field, value)| Some((field, value, table.value_type(field)?)));
     let expected = || format!("a filter `field=value` with a field of {}: {}", table.name(), table.names(None));
     let (field, value, kind) = found.ok_or_else(|| item.unexpected(expected()))?;
-    if kind == Kind::Number {
+    if kind == ValueType::Number {
         let number = read_number(value.strip_suffix('x').unwrap_or(value));
         let number = number.ok_or_else(|| item.unexpected("a filter such as `demand_ratio=2` or `demand_rps=850k`"))?;
         return Ok(format!("{field}={number}"));
@@ -93,10 +93,10 @@ pub(super) fn claims(item: Option<Item<'_>>, variants: &[Variant]) -> Result<Vec
     let keys = &["id", "text", "paper", "measure", "unit", "number", "neutral", "ours", "min", "max", "note"];
     let Some(item) = item else { return Ok(Vec::new()) };
     let mut claims: Vec<ClaimSpec> = Vec::new();
-    for read in item.tables(MOST, keys)? {
+    for read in item.tables(MAX_SECTIONS, keys)? {
         let id = read.require("id", "a short name")?;
         if claims.iter().any(|known| Ok(known.id.as_str()) == id.text().map_err(drop)) {
-            return Err(id.error(format!("{} is in use; accepted: an id of its own", id.node.value.shown())));
+            return Err(id.error(format!("{} is in use; accepted: an id of its own", id.node.value.describe())));
         }
         claims.push(claim(&read, variants)?);
     }
@@ -113,7 +113,7 @@ fn claim(read: &Reader<'_>, variants: &[Variant]) -> Result<ClaimSpec, ScenarioE
         check_known(&measure, "controller", &controller, variants)?;
     }
     let unit = read.prose_or_empty("unit")?;
-    let (min, max) = accepted(read, &unit)?;
+    let (min, max) = bounds(read, &unit)?;
     match (min, max) {
         (None, None) => return Err(read.error("min", "missing; expected `number`, or `min`, `max` or both")),
         (Some(min), Some(max)) if min > max => {
@@ -128,16 +128,16 @@ fn claim(read: &Reader<'_>, variants: &[Variant]) -> Result<ClaimSpec, ScenarioE
         measure: expression,
         unit,
         number: read.find("number").map(|item| item.number()).transpose()?,
-        ours: read.find("ours").map_or(Ok(false), |item| switch(&item))?,
+        ours: read.find("ours").map_or(Ok(false), |item| boolean(&item))?,
         min,
         max,
         note: read.prose_or_empty("note")?,
     })
 }
 
-fn switch(item: &Item<'_>) -> Result<bool, ScenarioError> {
+fn boolean(item: &Item<'_>) -> Result<bool, ScenarioError> {
     match item.raw()? {
-        Raw::Switch(on) => Ok(on),
+        RawParam::Switch(on) => Ok(on),
         _ => Err(item.unexpected("true or false")),
     }
 }
@@ -147,7 +147,7 @@ const TOLERANCE: f64 = 0.5;
 
 /// The bounds of what is accepted: as written, or, from the paper's number, half of the distance between it and the value without
 /// effect (1 for a ratio, 0 otherwise) either way. One rule for all numbers, so that no tolerance is as wide as the effect.
-fn accepted(read: &Reader<'_>, unit: &str) -> Result<(Option<f64>, Option<f64>), ScenarioError> {
+fn bounds(read: &Reader<'_>, unit: &str) -> Result<(Option<f64>, Option<f64>), ScenarioError> {
     let number = |key| read.find(key).map(|item| item.number()).transpose();
     let bounds = (number("min")?, number("max")?);
     let Some(paper) = number("number")? else {

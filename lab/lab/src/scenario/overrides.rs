@@ -5,7 +5,7 @@ use super::ScenarioError;
 use super::document::{Node, Origin, Source, Table, Value, parse_value};
 
 /// Longest override that is looked at: a thousand entries fit, more no list may have.
-const LONGEST: usize = 100_000;
+const MAX_BYTES: usize = 100_000;
 
 /// Where each key of `[quick]` belongs.
 pub(super) const QUICK: &[(&str, &str)] = &[
@@ -31,34 +31,34 @@ pub(super) fn apply_quick(root: &mut Table) {
     };
     if root.find("quick").is_none() {
         let one = Node { value: Value::Integer(1), origin: Origin::Line(1) };
-        put(root, "run", "seeds", one);
+        insert(root, "run", "seeds", one);
     }
     for entry in &quick.entries {
         if let Some((key, section)) = QUICK.iter().find(|(key, _)| *key == entry.key) {
-            put(root, section, key, entry.node.clone());
+            insert(root, section, key, entry.node.clone());
         }
     }
 }
 
-fn put(root: &mut Table, section: &str, key: &str, node: Node) {
+fn insert(root: &mut Table, section: &str, key: &str, node: Node) {
     if root.find(section).is_none() {
-        root.put(section, Node { value: Value::Table(Table::default()), origin: node.origin });
+        root.insert(section, Node { value: Value::Table(Table::default()), origin: node.origin });
     }
     if let Some(Value::Table(table)) = root.find_mut(section).map(|entry| &mut entry.node.value) {
-        table.put(key, node);
+        table.insert(key, node);
     }
 }
 
 /// Applies all overrides, in order.
 pub(super) fn apply(root: &mut Table, source: &Source<'_>) -> Result<(), ScenarioError> {
     for (index, given) in source.overrides.iter().enumerate() {
-        let error = |key: &str, problem: &str| source.error(Origin::Set(index), key, problem);
+        let error = |key: &str, problem: &str| source.error(Origin::Override(index), key, problem);
         let Some((path, text)) = given.split_once('=') else {
             return Err(error("override", "not of the form key=value, such as `workload.clients=200`"));
         };
         let path = path.trim();
-        if given.len() > LONGEST {
-            return Err(error(path, &format!("{} bytes; accepted: up to {LONGEST}", given.len())));
+        if given.len() > MAX_BYTES {
+            return Err(error(path, &format!("{} bytes; accepted: up to {MAX_BYTES}", given.len())));
         }
         set(root, path, parse_value(text, index), index).map_err(|problem| error(path, &problem))?;
     }
@@ -71,11 +71,11 @@ fn set(table: &mut Table, path: &str, node: Node, index: usize) -> Result<(), St
         if path.is_empty() {
             return Err("an empty key; accepted: a dotted path such as `run.seeds`".into());
         }
-        table.put(path, node);
+        table.insert(path, node);
         return Ok(());
     };
     if table.find(key).is_none() {
-        table.put(key, Node { value: Value::Table(Table::default()), origin: Origin::Set(index) });
+        table.insert(key, Node { value: Value::Table(Table::default()), origin: Origin::Override(index) });
     }
     match table.find_mut(key).map(|entry| &mut entry.node.value) {
         Some(Value::Table(inner)) => set(inner, rest, node, index),

@@ -7,20 +7,20 @@ use super::{
     Scenario, ScenarioError, Variant, controllers, graph, kinds, output, replicas, scheduling, threading, tier,
     workload,
 };
-use leeward_core::params::Raw;
+use leeward_core::params::RawParam;
 use leeward_core::registry::{Environment, Registry};
 use leeward_core::units::{Nanos, Rate};
 use leeward_sim::config::LockModel;
 use std::path::Path;
 
 /// The most runs of a scenario.
-const MOST_RUNS: usize = 50_000;
+const MAX_RUNS: usize = 50_000;
 /// The most requests of a run.
-const MOST_REQUESTS: f64 = 1e9;
+const MAX_REQUESTS: f64 = 1e9;
 /// The most windows of all runs together.
-const MOST_WINDOWS: u64 = 5_000_000;
+const MAX_WINDOWS: u64 = 5_000_000;
 /// The longest run with a shifting demand: recovery is measured in windows of 1 ms.
-const LONGEST_SHIFTING: Nanos = Nanos::from_secs(900);
+const MAX_SHIFTING_DURATION: Nanos = Nanos::from_secs(900);
 /// The time series' window of a shifting demand, unless it says otherwise (Breakwater §5.2).
 const SHIFT_WINDOW: Nanos = Nanos::from_millis(20);
 
@@ -98,7 +98,7 @@ fn check(root: &Table, source: &Source<'_>, folder: &Path, registry: &Registry) 
     let defaults = graph::Defaults { cores: server.cores, costs: server.costs, rtt: network.rtt };
     let graph = graph::graph(root.find("service"), root.find("call"), &defaults)?;
     let kinds = kinds::kinds(root.find("kind"), folder)?;
-    let others = workload::Others { tiers: &tiers, graph: graph.as_deref(), kinds: &kinds };
+    let others = workload::RequestSections { tiers: &tiers, graph: graph.as_deref(), kinds: &kinds };
     let workload = workload::workload(&workload_item, folder, run.duration, &others)?;
     if workload.demand.is_shifting() {
         run.window = run.window.or(Some(SHIFT_WINDOW));
@@ -130,7 +130,7 @@ fn check(root: &Table, source: &Source<'_>, folder: &Path, registry: &Registry) 
         published: root.find("published").map_or(Ok(Vec::new()), |item| published(&item))?,
     };
     check_locks(&scenario, &controllers)?;
-    check_rehearsals(&scenario, &controllers)?;
+    check_shadow_modes(&scenario, &controllers)?;
     replicas::check(&scenario, root.find("replicas"), &controllers)?;
     threading::check(&scenario, &controllers)?;
     graph::check(&scenario, &controllers)?;
@@ -190,8 +190,10 @@ fn check_locks(scenario: &Scenario, controllers: &[(Variant, Item<'_>)]) -> Resu
 }
 
 /// A rehearsal is of one server of cores, which refuses by itself.
-fn check_rehearsals(scenario: &Scenario, controllers: &[(Variant, Item<'_>)]) -> Result<(), ScenarioError> {
-    let Some((variant, item)) = controllers.iter().find(|(variant, _)| variant.enforced < 100) else { return Ok(()) };
+fn check_shadow_modes(scenario: &Scenario, controllers: &[(Variant, Item<'_>)]) -> Result<(), ScenarioError> {
+    let Some((variant, item)) = controllers.iter().find(|(variant, _)| variant.enforced_percent < 100) else {
+        return Ok(());
+    };
     let is_plain = scenario.replicas.is_none()
         && scenario.tiers.is_empty()
         && scenario.graph.is_none()
@@ -216,28 +218,28 @@ fn check_size(scenario: &Scenario, run: &Item<'_>, workload: &Item<'_>) -> Resul
     let runs = lists
         .iter()
         .fold(scenario.controllers.len() * scenario.run.seeds as usize, |runs, list| runs.saturating_mul(*list));
-    if runs > MOST_RUNS {
+    if runs > MAX_RUNS {
         let problem = format!(
-            "asks for {runs} runs (variants x services x p x r x clients x round trips x demands x seeds); accepted: up to {MOST_RUNS}"
+            "asks for {runs} runs (variants x services x p x r x clients x round trips x demands x seeds); accepted: up to {MAX_RUNS}"
         );
         return Err(workload.error(problem));
     }
-    if scenario.workload.demand.is_shifting() && scenario.run.duration > LONGEST_SHIFTING {
-        return Err(run.error(format!("a shifting demand lasts up to {LONGEST_SHIFTING} in all")));
+    if scenario.workload.demand.is_shifting() && scenario.run.duration > MAX_SHIFTING_DURATION {
+        return Err(run.error(format!("a shifting demand lasts up to {MAX_SHIFTING_DURATION} in all")));
     }
     let windows = scenario.run.window.map_or(0, |window| scenario.run.duration.0 / window.0);
-    if windows.saturating_mul(runs as u64) > MOST_WINDOWS {
+    if windows.saturating_mul(runs as u64) > MAX_WINDOWS {
         return Err(run.error(format!(
-            "asks for {windows} windows in each of {runs} runs; accepted: up to {MOST_WINDOWS} in all"
+            "asks for {windows} windows in each of {runs} runs; accepted: up to {MAX_WINDOWS} in all"
         )));
     }
     for service in &scenario.workload.services {
         let capacity = scenario.capacity_of(service);
         let fastest = demands.iter().map(|demand| demand.rate(capacity).0).fold(0.0, f64::max);
         let requests = Rate(fastest).events_in(scenario.run.duration_at(Rate(fastest)));
-        if requests > MOST_REQUESTS {
+        if requests > MAX_REQUESTS {
             let problem = format!(
-                "{fastest:.0} requests/s over {} is too much for one run; accepted: up to {MOST_REQUESTS:.0} requests",
+                "{fastest:.0} requests/s over {} is too much for one run; accepted: up to {MAX_REQUESTS:.0} requests",
                 scenario.run.duration
             );
             return Err(workload.error(problem));
@@ -273,9 +275,10 @@ fn check_params(
                 let slo = scenario.server_slo(scenario.slo_at(&service.service, rtt));
                 let environment = Environment::new(scenario.server.cores, rtt, slo);
                 let allocated = scenario.server_for(variant).scheduling.is_some();
-                let environment = if allocated { environment.allocated() } else { environment };
+                let environment = if allocated { environment.with_allocator() } else { environment };
                 let pairs = variant.params_for(&service.text, *clients);
-                let pairs: Vec<(&str, Raw)> = pairs.iter().map(|(name, raw)| (name.as_str(), raw.clone())).collect();
+                let pairs: Vec<(&str, RawParam)> =
+                    pairs.iter().map(|(name, raw)| (name.as_str(), raw.clone())).collect();
                 let built = algorithm.params(&pairs).and_then(|params| {
                     algorithm.server(&params, &environment)?;
                     algorithm.client::<()>(&params, &environment).map(drop)

@@ -3,13 +3,13 @@
 
 use super::ScenarioError;
 use super::document::{Node, Origin, Source, Table, Value};
-use leeward_core::params::Raw;
+use leeward_core::params::RawParam;
 use leeward_core::units::{Nanos, parse_duration, parse_scaled};
 use std::fmt::Display;
 use std::ops::RangeInclusive;
 
 /// The most entries of a list.
-pub(super) const MOST_ENTRIES: usize = 1_000;
+pub(super) const MAX_ENTRIES: usize = 1_000;
 
 /// A table being read.
 pub(super) struct Reader<'a> {
@@ -103,12 +103,12 @@ impl<'a> Item<'a> {
 
     /// Error: the value is not `expected`.
     pub(super) fn unexpected(&self, expected: impl Display) -> ScenarioError {
-        self.error(format!("{} is not {expected}", self.node.value.shown()))
+        self.error(format!("{} is not {expected}", self.node.value.describe()))
     }
 
     /// Whether it comes from an override.
     pub(super) fn is_override(&self) -> bool {
-        matches!(self.node.origin, Origin::Set(_))
+        matches!(self.node.origin, Origin::Override(_))
     }
 
     pub(super) fn text(&self) -> Result<&'a str, ScenarioError> {
@@ -178,12 +178,12 @@ impl<'a> Item<'a> {
     }
 
     /// A parameter's value, its kind still unknown.
-    pub(super) fn raw(&self) -> Result<Raw, ScenarioError> {
+    pub(super) fn raw(&self) -> Result<RawParam, ScenarioError> {
         match &self.node.value {
-            Value::Text(text) => Ok(Raw::Text(text.clone())),
-            Value::Integer(number) => Ok(Raw::Integer(*number)),
-            Value::Number(number) => Ok(Raw::Number(*number)),
-            Value::Switch(on) => Ok(Raw::Switch(*on)),
+            Value::Text(text) => Ok(RawParam::Text(text.clone())),
+            Value::Integer(number) => Ok(RawParam::Integer(*number)),
+            Value::Number(number) => Ok(RawParam::Number(*number)),
+            Value::Boolean(on) => Ok(RawParam::Switch(*on)),
             _ => Err(self.unexpected("a text, a number or true/false")),
         }
     }
@@ -227,15 +227,15 @@ impl<'a> Item<'a> {
 }
 
 /// The entries of a list, which must differ: one written twice would count twice in every mean.
-pub(super) fn each_once<T: PartialEq>(
+pub(super) fn distinct<T: PartialEq>(
     list: &Item<'_>,
     read: impl Fn(&Item<'_>) -> Result<T, ScenarioError>,
 ) -> Result<Vec<T>, ScenarioError> {
     let mut values = Vec::new();
-    for item in list.list(MOST_ENTRIES)? {
+    for item in list.list(MAX_ENTRIES)? {
         let value = read(&item)?;
         if values.contains(&value) {
-            return Err(item.error(format!("{} is in the list twice; accepted: once", item.node.value.shown())));
+            return Err(item.error(format!("{} is in the list twice; accepted: once", item.node.value.describe())));
         }
         values.push(value);
     }

@@ -5,9 +5,9 @@ use super::{Scenario, ScenarioError, Variant};
 use leeward_core::units::Nanos;
 use leeward_sim::config::{Arrivals, FirstServer, Replicas};
 
-const LONGEST_WAIT: Nanos = Nanos::from_secs(3600);
+const MAX_WAIT: Nanos = Nanos::from_secs(3600);
 /// The most sessions of all servers together.
-const MOST_SESSIONS: u64 = 1_000_000;
+const MAX_SESSIONS: u64 = 1_000_000;
 
 pub(super) fn replicas(item: &Item<'_>) -> Result<Replicas, ScenarioError> {
     let table = item.table(&["servers", "first", "give_up"])?;
@@ -15,7 +15,7 @@ pub(super) fn replicas(item: &Item<'_>) -> Result<Replicas, ScenarioError> {
     Ok(Replicas {
         servers: table.require("servers", "a number of servers such as 2")?.count(2..=16)?,
         first: if first == Some(1) { FirstServer::InTurn } else { FirstServer::Primary },
-        give_up: table.find("give_up").map(|item| item.duration(Nanos(1)..=LONGEST_WAIT)).transpose()?,
+        credit_timeout: table.find("give_up").map(|item| item.duration(Nanos(1)..=MAX_WAIT)).transpose()?,
     })
 }
 
@@ -48,9 +48,9 @@ pub(super) fn check(
     }
     let clients = u64::from(scenario.workload.clients.iter().copied().max().unwrap_or(0));
     let sessions = clients * u64::from(model.servers);
-    if sessions > MOST_SESSIONS {
+    if sessions > MAX_SESSIONS {
         let problem = format!(
-            "{clients} clients with a session at each of {} servers are {sessions}; accepted: up to {MOST_SESSIONS}",
+            "{clients} clients with a session at each of {} servers are {sessions}; accepted: up to {MAX_SESSIONS}",
             model.servers
         );
         return Err(item.error(problem));

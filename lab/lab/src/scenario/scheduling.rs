@@ -3,9 +3,9 @@
 use super::reader::{Item, Reader};
 use super::{ScenarioError, Variant};
 use leeward_allocation::registry;
-use leeward_core::params::Raw;
+use leeward_core::params::RawParam;
 use leeward_core::units::Nanos;
-use leeward_sim::config::{Balancing, Revoke, Scheduling, ServerModel, Start, Steal};
+use leeward_sim::config::{Balancing, InitialCores, RevokePolicy, Scheduling, ServerModel, StealAmount};
 use leeward_sim::scheduling::NAMES;
 
 const SECOND: Nanos = Nanos::from_secs(1);
@@ -25,17 +25,20 @@ pub(super) fn scheduling(server: &Reader<'_>, cores: u32) -> Result<Option<Sched
     let mut model = Scheduling::new(policy.name);
     if let Some(item) = table.find("params") {
         let table = item.open_table()?;
-        let pairs: Vec<(&str, Raw)> =
+        let pairs: Vec<(&str, RawParam)> =
             table.all().map(|(name, item)| Ok((name, item.raw()?))).collect::<Result<_, _>>()?;
         model.params = policy.params(&pairs).map_err(|error| item.error(error.to_string()))?;
     }
     model.min_cores = table.count_or("min_cores", 1..=cores, model.min_cores)?;
     model.allocation_delay = table.duration_or("delay", Nanos::ZERO..=SECOND, model.allocation_delay)?;
-    model.check = table.duration_or("check", Nanos::ZERO..=SECOND, model.check)?;
+    model.check_cost = table.duration_or("check", Nanos::ZERO..=SECOND, model.check_cost)?;
     let choice = |key, words: &[&str]| table.find(key).map(|item| item.choice(words)).transpose();
-    model.revoke = choice("revoke", &["any", "idle"])?.map_or(model.revoke, |index| [Revoke::Any, Revoke::Idle][index]);
-    model.steal = choice("steal", &["one", "half"])?.map_or(model.steal, |index| [Steal::One, Steal::Half][index]);
-    model.start = choice("start", &["min", "all"])?.map_or(model.start, |index| [Start::Min, Start::All][index]);
+    model.revoke = choice("revoke", &["any", "idle"])?
+        .map_or(model.revoke, |index| [RevokePolicy::Any, RevokePolicy::Idle][index]);
+    model.steal =
+        choice("steal", &["one", "half"])?.map_or(model.steal, |index| [StealAmount::One, StealAmount::Half][index]);
+    model.start =
+        choice("start", &["min", "all"])?.map_or(model.start, |index| [InitialCores::Min, InitialCores::All][index]);
     model.balancing = balancing.map_or(model.balancing, |(read, _)| read);
     Ok(Some(model))
 }

@@ -4,13 +4,13 @@
 use super::ScenarioError;
 use super::document::{Origin, Source, Table, parse, read_text};
 use super::reader::{Item, Reader};
-use leeward_core::params::Raw;
+use leeward_core::params::RawParam;
 use leeward_core::units::Nanos;
 use std::ops::RangeInclusive;
 use std::path::Path;
 
 /// A configuration file has a dozen lines.
-const LONGEST: u64 = 100_000;
+const MAX_BYTES: u64 = 100_000;
 
 /// The keys and values of a configuration file.
 #[derive(Clone, Debug)]
@@ -25,7 +25,7 @@ pub struct Pair {
     /// The key.
     pub name: String,
     /// The value, its kind still unknown.
-    pub value: Raw,
+    pub value: RawParam,
 }
 
 impl Settings {
@@ -35,7 +35,7 @@ impl Settings {
     /// The file can't be read, is no TOML, or has another key.
     pub fn load(path: &Path, keys: &[&str]) -> Result<Settings, ScenarioError> {
         let file = path.display().to_string();
-        match read_text(path, LONGEST, "longer than 100 kB; a configuration has a dozen lines") {
+        match read_text(path, MAX_BYTES, "longer than 100 kB; a configuration has a dozen lines") {
             Ok(text) => Settings::parse(&file, &text, keys),
             // What `ScenarioError::Read` would say is about scenarios.
             Err(error) => Err(ScenarioError::Invalid { place: file, key: "file".into(), problem: error.to_string() }),
@@ -63,7 +63,7 @@ impl Settings {
     /// # Errors
     /// It is something else.
     pub fn line(&self, key: &str) -> Result<Option<String>, ScenarioError> {
-        self.with(key, |item| item.line().map(Into::into))
+        self.read_key(key, |item| item.line().map(Into::into))
     }
 
     /// The span of `key`, as it was written.
@@ -71,7 +71,7 @@ impl Settings {
     /// # Errors
     /// It is no duration, or out of range.
     pub fn duration(&self, key: &str, range: RangeInclusive<Nanos>) -> Result<Option<String>, ScenarioError> {
-        self.with(key, |item| item.duration(range).and_then(|_| item.text().map(Into::into)))
+        self.read_key(key, |item| item.duration(range).and_then(|_| item.text().map(Into::into)))
     }
 
     /// The whole number of `key`.
@@ -79,7 +79,7 @@ impl Settings {
     /// # Errors
     /// It is no such number, or out of range.
     pub fn count(&self, key: &str, range: RangeInclusive<u32>) -> Result<Option<u32>, ScenarioError> {
-        self.with(key, |item| item.count(range))
+        self.read_key(key, |item| item.count(range))
     }
 
     /// The whole numbers of `key`, a list of up to `most`, or one number.
@@ -92,7 +92,7 @@ impl Settings {
         most: usize,
         range: RangeInclusive<u32>,
     ) -> Result<Option<Vec<u32>>, ScenarioError> {
-        self.with(key, |item| item.list(most)?.iter().map(|item| item.count(range.clone())).collect())
+        self.read_key(key, |item| item.list(most)?.iter().map(|item| item.count(range.clone())).collect())
     }
 
     /// Which of `words` stands at `key`.
@@ -100,7 +100,7 @@ impl Settings {
     /// # Errors
     /// None of them.
     pub fn choice(&self, key: &str, words: &[&str]) -> Result<Option<usize>, ScenarioError> {
-        self.with(key, |item| item.choice(words))
+        self.read_key(key, |item| item.choice(words))
     }
 
     /// The pairs of the table `key`, in order; none if it is not set.
@@ -108,7 +108,7 @@ impl Settings {
     /// # Errors
     /// It is no table, or one of its values is a list or table itself.
     pub fn pairs(&self, key: &str) -> Result<Vec<Pair>, ScenarioError> {
-        let pairs = self.with(key, |item| {
+        let pairs = self.read_key(key, |item| {
             let table = item.open_table()?;
             table.all().map(|(name, item)| Ok(Pair { name: name.into(), value: item.raw()? })).collect()
         });
@@ -123,7 +123,7 @@ impl Settings {
 
     /// An error about `name` in the table `key`.
     pub fn error_in(&self, key: &str, name: &str, problem: &str) -> ScenarioError {
-        let wrong = self.with(key, |item| {
+        let wrong = self.read_key(key, |item| {
             let table = item.open_table()?;
             let wrong = table.all().find(|(known, _)| *known == name).map(|(_, item)| item.error(problem));
             Err::<(), _>(wrong.unwrap_or_else(|| item.error(problem)))
@@ -135,7 +135,7 @@ impl Settings {
         Source { file: &self.file, overrides: &[] }
     }
 
-    fn with<T>(
+    fn read_key<T>(
         &self,
         key: &str,
         read: impl FnOnce(&Item<'_>) -> Result<T, ScenarioError>,

@@ -1,17 +1,17 @@
 //! `threading` and `threading_params` of a controller, and `[train]`: which setups a tier runs, which policies choose them, and what these
 //! are trained on. What a tier is, is in `tier`.
 
-use super::reader::{Item, Reader, each_once};
+use super::reader::{Item, Reader, distinct};
 use super::{Scenario, ScenarioError, ServiceSpec, Variant};
-use leeward_core::params::{Params, Raw};
+use leeward_core::params::{Params, RawParam};
 use leeward_core::units::Rate;
-use leeward_sim::service::Service;
+use leeward_sim::service_time::ServiceTime;
 use leeward_sim::threads::model::{PolicyModel, Tier};
-use leeward_threading::registry::Choice;
-use leeward_threading::{Setup, Threading};
+use leeward_threading::registry::PolicyChoice;
+use leeward_threading::{Setup, ThreadingSetup};
 
 /// The most setups and policies that one controller names.
-const MOST: usize = 200;
+const MAX_ENTRIES: usize = 200;
 /// The policy that never changes the setup.
 const STATIC: &str = "static";
 
@@ -23,7 +23,7 @@ pub struct TierSpec {
     /// The tier; its setup is a variant's.
     pub tier: Tier,
     /// CPU time of a request before its calls.
-    pub begin: Service,
+    pub begin: ServiceTime,
 }
 
 /// Threading of a variant: a setup, or a policy that chooses one.
@@ -32,7 +32,7 @@ pub struct ThreadingSpec {
     /// As written.
     pub text: String,
     /// The setup, if it never changes.
-    pub setup: Option<Threading>,
+    pub setup: Option<ThreadingSetup>,
     /// Name of the policy, if it does.
     pub policy: Option<String>,
     /// Parameters of the policy.
@@ -41,11 +41,11 @@ pub struct ThreadingSpec {
 
 /// Training of policies of threading: which setups, from which load on, how long.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Training {
+pub struct TrainingSpec {
     /// Setups that a policy may choose from.
     pub setups: Vec<Setup>,
     /// The lowest load, requests per second; the others follow by the root of two, up to 1.1 times the capacity.
-    pub lowest: f64,
+    pub min_load: f64,
     /// Requests after which a setup at a load is known well enough.
     pub requests: u32,
 }
@@ -86,7 +86,8 @@ pub(super) fn variants(table: &Reader<'_>, base: Vec<Variant>) -> Result<Vec<Var
             None => Ok(base),
         };
     };
-    let specs = item.list(MOST)?.iter().map(|item| spec(item, params.as_ref())).collect::<Result<Vec<_>, _>>()?;
+    let specs =
+        item.list(MAX_ENTRIES)?.iter().map(|item| spec(item, params.as_ref())).collect::<Result<Vec<_>, _>>()?;
     let named = table.find("label").is_some();
     let one = |variant: &Variant, spec: &ThreadingSpec| {
         let label = match (named, specs.len()) {
@@ -102,8 +103,8 @@ pub(super) fn variants(table: &Reader<'_>, base: Vec<Variant>) -> Result<Vec<Var
 
 fn spec(item: &Item<'_>, params: Option<&Item<'_>>) -> Result<ThreadingSpec, ScenarioError> {
     let text = item.text()?;
-    let choice: Choice = text.parse().map_err(|error| item.error(format!("{error}")))?;
-    let pairs: Vec<(&str, Raw)> = match params {
+    let choice: PolicyChoice = text.parse().map_err(|error| item.error(format!("{error}")))?;
+    let pairs: Vec<(&str, RawParam)> = match params {
         None => Vec::new(),
         Some(item) => item.open_table()?.all().map(|(name, item)| Ok((name, item.raw()?))).collect::<Result<_, _>>()?,
     };
@@ -121,17 +122,17 @@ impl ThreadingSpec {
     }
 
     /// Whether its policy is told the demand, which only the simulator knows.
-    pub(crate) fn is_told_the_demand(&self) -> bool {
+    pub(crate) fn uses_demand(&self) -> bool {
         self.policy.as_deref() == Some("oracle")
     }
 }
 
 /// `[train]`: the setups that curves are made of.
-pub(super) fn training(item: Option<Item<'_>>) -> Result<Option<Training>, ScenarioError> {
+pub(super) fn training(item: Option<Item<'_>>) -> Result<Option<TrainingSpec>, ScenarioError> {
     let Some(item) = item else { return Ok(None) };
     let table = item.table(&["setups", "lowest", "requests"])?;
     let setup = |item: &Item<'_>| item.text()?.parse::<Setup>().map_err(|error| item.error(error.to_string()));
-    let setups = each_once(&table.require("setups", "setups such as [\"SIP1\", \"SDB1-16\"]")?, setup)?;
+    let setups = distinct(&table.require("setups", "setups such as [\"SIP1\", \"SDB1-16\"]")?, setup)?;
     let lowest = match table.find("lowest") {
         None => 20.0,
         Some(item) => item
@@ -140,7 +141,7 @@ pub(super) fn training(item: Option<Item<'_>>) -> Result<Option<Training>, Scena
             .filter(|rate| *rate > 0.0 && *rate <= 1e9)
             .ok_or_else(|| item.unexpected("requests per second above zero"))?,
     };
-    Ok(Some(Training { setups, lowest, requests: table.count_or("requests", 100..=1_000_000, 6_000)? }))
+    Ok(Some(TrainingSpec { setups, min_load: lowest, requests: table.count_or("requests", 100..=1_000_000, 6_000)? }))
 }
 
 /// Refuses a scenario whose tier and threading don't fit together.

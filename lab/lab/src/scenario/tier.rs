@@ -2,20 +2,22 @@
 //! controllers' `threading`.
 
 use super::document::Value;
-use super::reader::{Item, MOST_ENTRIES, Reader};
+use super::reader::{Item, MAX_ENTRIES, Reader};
 use super::threading::TierSpec;
 use super::{ScenarioError, ServiceSpec};
 use leeward_core::units::{Nanos, parse_number};
-use leeward_sim::service::Service;
-use leeward_sim::threads::model::{Ask, Gather, Leaves, SecondCalls, Sharing, SlowLeaf, Tails, ThreadCosts, Tier};
+use leeward_sim::service_time::ServiceTime;
+use leeward_sim::threads::model::{
+    Gather, LeafSelection, Leaves, SecondCalls, Sharing, SlowLeaf, TailModel, ThreadCosts, Tier,
+};
 use leeward_sim::threads::presets;
 use leeward_sim::threads::wakes::WakeTable;
 
 const SECOND: Nanos = Nanos::from_secs(1);
 /// Setup of a tier that no variant has given one.
-const UNTOLD: &str = "SDB1-50";
+const DEFAULT_SETUP: &str = "SDB1-50";
 /// Costs that a factor may name, besides `all`.
-pub(super) const COSTS: &[&str] = &[
+pub(super) const COST_KEYS: &[&str] = &[
     "wake_call",
     "wake",
     "switch",
@@ -31,7 +33,7 @@ pub(super) const COSTS: &[&str] = &[
     "record",
     "decide",
 ];
-const TIER: &[&str] = &[
+const TIER_KEYS: &[&str] = &[
     "name",
     "begin",
     "resume",
@@ -60,8 +62,8 @@ const TIER: &[&str] = &[
 pub(super) fn tiers(item: Option<Item<'_>>, cores: u32, costs: &ThreadCosts) -> Result<Vec<TierSpec>, ScenarioError> {
     let Some(item) = item else { return Ok(Vec::new()) };
     let tables = match &item.node.value {
-        Value::List(_) => item.tables(MOST_ENTRIES, TIER)?,
-        _ => vec![item.table(TIER)?],
+        Value::List(_) => item.tables(MAX_ENTRIES, TIER_KEYS)?,
+        _ => vec![item.table(TIER_KEYS)?],
     };
     let mut tiers: Vec<TierSpec> = Vec::new();
     for table in tables {
@@ -77,7 +79,7 @@ pub(super) fn tiers(item: Option<Item<'_>>, cores: u32, costs: &ThreadCosts) -> 
 
 /// The services that stand for the tiers: a tier's own name, and its CPU time before the calls.
 pub(super) fn services(tiers: &[TierSpec]) -> Vec<ServiceSpec> {
-    let spec = |tier: &TierSpec| ServiceSpec { text: tier.name.clone(), service: tier.begin.clone(), measured: None };
+    let spec = |tier: &TierSpec| ServiceSpec { text: tier.name.clone(), service: tier.begin.clone(), requests: None };
     tiers.iter().map(spec).collect()
 }
 
@@ -91,7 +93,7 @@ fn tier(table: &Reader<'_>, cores: u32, costs: &ThreadCosts) -> Result<TierSpec,
     let count = table.count_or("leaves", 1..=64, 1)? as u16;
     let leaves = Leaves {
         count,
-        ask: ask(table, count)?,
+        selection: ask(table, count)?,
         service: time("leaf")?
             .ok_or_else(|| table.error("leaf", "missing; expected such as \"lognormal:320us:0.1\""))?,
         servers: table.count_or("servers", 1..=1_024, 1)? as u16,
@@ -113,21 +115,21 @@ fn tier(table: &Reader<'_>, cores: u32, costs: &ThreadCosts) -> Result<TierSpec,
         gather: [Gather::Own, Gather::ForkJoin][word("gather", &["own", "fork-join"])?],
         front: sharing[word("front", &words)?],
         links: sharing[word("links", &words)?],
-        threading: UNTOLD.parse().map_err(|_| table.error("name", "no setup"))?,
+        threading: DEFAULT_SETUP.parse().map_err(|_| table.error("name", "no setup"))?,
         policy: None,
     };
     tier.check().map_err(|problem| table.error("leaves", problem))?;
-    Ok(TierSpec { name: name.into(), tier, begin: time("begin")?.unwrap_or(Service::Constant(Nanos::ZERO)) })
+    Ok(TierSpec { name: name.into(), tier, begin: time("begin")?.unwrap_or(ServiceTime::Constant(Nanos::ZERO)) })
 }
 
 /// Late answers and drops of leaves, and the means against them.
-fn tails(table: &Reader<'_>, leaves: u16) -> Result<Tails, ScenarioError> {
+fn tails(table: &Reader<'_>, leaves: u16) -> Result<TailModel, ScenarioError> {
     let second = table.find("second_calls").map_or(Ok(0), |item| item.choice(&["never", "budgeted"]))?;
-    Ok(Tails {
+    Ok(TailModel {
         copies: table.count_or("copies", 1..=u32::from(leaves), 1)? as u16,
         second_calls: [SecondCalls::Never, SecondCalls::Budgeted][second],
         slow: table.find("slow").map(|item| slow(&item, leaves)).transpose()?,
-        drops_after: table.find("drops_after").map(|item| item.duration(Nanos::ZERO..=SECOND)).transpose()?,
+        reject_after: table.find("drops_after").map(|item| item.duration(Nanos::ZERO..=SECOND)).transpose()?,
     })
 }
 
@@ -135,22 +137,22 @@ fn slow(item: &Item<'_>, leaves: u16) -> Result<SlowLeaf, ScenarioError> {
     let table = item.table(&["leaf", "share", "by"])?;
     let leaf = table.require("leaf", "the number of a leaf, from 1")?.count(1..=u32::from(leaves))? as u16 - 1;
     let by = table.require("by", "a delay such as \"10ms\"")?.duration(Nanos::ZERO..=SECOND)?;
-    Ok(SlowLeaf { leaf, share: share(&table.require("share", "a share from 0 to 1")?)?, by })
+    Ok(SlowLeaf { leaf, share: share(&table.require("share", "a share from 0 to 1")?)?, delay: by })
 }
 
-fn ask(table: &Reader<'_>, leaves: u16) -> Result<Ask, ScenarioError> {
+fn ask(table: &Reader<'_>, leaves: u16) -> Result<LeafSelection, ScenarioError> {
     let hash = table.find("ask").map_or(Ok(0), |item| item.choice(&["all", "hash"]))? == 1;
     if !hash {
         return match table.find("replicas").or(table.find("writes")) {
             Some(item) => Err(item.error("stands without `ask = \"hash\"`; accepted: beside it")),
-            None => Ok(Ask::All),
+            None => Ok(LeafSelection::All),
         };
     }
     let writes = match table.find("writes") {
         None => 0.0,
         Some(item) => share(&item)?,
     };
-    Ok(Ask::Hash { replicas: table.count_or("replicas", 1..=u32::from(leaves), 1)? as u16, writes })
+    Ok(LeafSelection::Hash { replicas: table.count_or("replicas", 1..=u32::from(leaves), 1)? as u16, writes })
 }
 
 fn share(item: &Item<'_>) -> Result<f64, ScenarioError> {
@@ -162,16 +164,16 @@ fn share(item: &Item<'_>) -> Result<f64, ScenarioError> {
 }
 
 /// Service times; `wait:` before them says that a real leaf would wait so long instead of computing.
-fn service(item: &Item<'_>) -> Result<Service, ScenarioError> {
+fn service(item: &Item<'_>) -> Result<ServiceTime, ScenarioError> {
     let text = item.text()?;
-    Service::parse(text.strip_prefix("wait:").unwrap_or(text)).map_err(|error| item.error(error.to_string()))
+    ServiceTime::parse(text.strip_prefix("wait:").unwrap_or(text)).map_err(|error| item.error(error.to_string()))
 }
 
 /// The costs of `[server.threads]`: those of a preset, and what the section says otherwise.
 pub(super) fn costs(item: Option<Item<'_>>) -> Result<ThreadCosts, ScenarioError> {
     let default = presets::preset(presets::NAMES[0]).unwrap_or_else(ThreadCosts::free);
     let Some(item) = item else { return Ok(default) };
-    let keys: Vec<&str> = ["preset"].into_iter().chain(COSTS.iter().copied()).collect();
+    let keys: Vec<&str> = ["preset"].into_iter().chain(COST_KEYS.iter().copied()).collect();
     let table = item.table(&keys)?;
     let base = match table.find("preset") {
         None => default,
@@ -184,7 +186,7 @@ pub(super) fn costs(item: Option<Item<'_>>) -> Result<ThreadCosts, ScenarioError
         switch: span("switch", base.switch)?,
         slice: table.duration_or("slice", Nanos(1)..=SECOND, base.slice)?,
         preempt: span("preempt", base.preempt)?,
-        poll_turn: span("poll_turn", base.poll_turn)?,
+        poll: span("poll_turn", base.poll)?,
         receive: span("receive", base.receive)?,
         send: span("send", base.send)?,
         locked_permille: match table.find("locked") {
@@ -192,8 +194,8 @@ pub(super) fn costs(item: Option<Item<'_>>) -> Result<ThreadCosts, ScenarioError
             Some(item) => (share(&item)? * 1_000.0).round() as u32,
         },
         push_pop: span("push_pop", base.push_pop)?,
-        line: span("line", base.line)?,
-        cold: span("cold", base.cold)?,
+        cache_line: span("line", base.cache_line)?,
+        cold_cache: span("cold", base.cold_cache)?,
         record: span("record", base.record)?,
         decide: span("decide", base.decide)?,
     })
@@ -231,7 +233,7 @@ pub(super) fn wake(item: &Item<'_>) -> Result<WakeTable, ScenarioError> {
 /// The costs multiplied by the factors of a table: by name, or `all` of them. Slices are no costs of the machine's speed, so `all` leaves
 /// them, and the shares.
 fn scaled(costs: &ThreadCosts, item: &Item<'_>) -> Result<ThreadCosts, ScenarioError> {
-    let keys: Vec<&str> = ["all"].into_iter().chain(COSTS.iter().copied()).collect();
+    let keys: Vec<&str> = ["all"].into_iter().chain(COST_KEYS.iter().copied()).collect();
     let table = item.table(&keys)?;
     let factor = |key: &str| -> Result<f64, ScenarioError> {
         let own = match table.find(key) {
@@ -252,13 +254,13 @@ fn scaled(costs: &ThreadCosts, item: &Item<'_>) -> Result<ThreadCosts, ScenarioE
         switch: span("switch", costs.switch)?,
         slice: costs.slice.scale(factor("slice")?).max(Nanos(1)),
         preempt: costs.preempt.scale(factor("preempt")?),
-        poll_turn: span("poll_turn", costs.poll_turn)?,
+        poll: span("poll_turn", costs.poll)?,
         receive: span("receive", costs.receive)?,
         send: span("send", costs.send)?,
         locked_permille: ((f64::from(costs.locked_permille) * factor("locked")?).round() as u32).min(1_000),
         push_pop: span("push_pop", costs.push_pop)?,
-        line: span("line", costs.line)?,
-        cold: span("cold", costs.cold)?,
+        cache_line: span("line", costs.cache_line)?,
+        cold_cache: span("cold", costs.cold_cache)?,
         record: span("record", costs.record)?,
         decide: span("decide", costs.decide)?,
     })

@@ -1,14 +1,16 @@
 //! The sections that say what is simulated: `[server]`, `[network]`, `[workload]`, `[run]`.
 
 use super::application::application;
-use super::reader::{Item, MOST_ENTRIES, Reader, each_once};
+use super::reader::{Item, MAX_ENTRIES, Reader, distinct};
 use super::{
-    Demand, DemandPlan, Run, ScenarioError, TierSpec, Workload, graph, hidden, kinds, scheduling, service, tier,
+    Demand, DemandPlan, RunSettings, ScenarioError, TierSpec, Workload, disturbances, graph, kinds, scheduling,
+    service, tier,
 };
 use leeward_core::units::{Nanos, parse_duration, parse_number, parse_ratio, parse_scaled};
 use leeward_plant::Transport;
 use leeward_sim::config::{
-    Aqm, Arrivals, ClientModel, Costs, Kinds, Methods, NetworkModel, Order, ServerModel, Shares, Sockets, Stalls, Turns,
+    Aqm, Arrivals, ClientModel, ControlTiming, Costs, MethodVisibility, NetworkModel, QueueOrder, RequestKinds,
+    ServerModel, Shares, SocketCosts, Stalls,
 };
 use leeward_sim::graph::model::Graph;
 use leeward_sim::threads::model::ThreadCosts;
@@ -16,7 +18,7 @@ use std::path::Path;
 
 const SECOND: Nanos = Nanos::from_secs(1);
 /// The longest run: an hour of simulated time.
-const LONGEST_RUN: Nanos = Nanos::from_secs(3600);
+const MAX_RUN: Nanos = Nanos::from_secs(3600);
 
 pub(super) fn server(item: Option<Item<'_>>) -> Result<ServerModel, ScenarioError> {
     let default = ServerModel::default();
@@ -51,8 +53,8 @@ pub(super) fn server(item: Option<Item<'_>>) -> Result<ServerModel, ScenarioErro
         sockets: table.find("sockets").map(|item| sockets(&item)).transpose()?,
         order: match table.find("order").map(|item| item.choice(&["tasks-first", "packets-first"])).transpose()? {
             None => default.order,
-            Some(0) => Order::TasksFirst,
-            Some(_) => Order::PacketsFirst,
+            Some(0) => QueueOrder::TasksFirst,
+            Some(_) => QueueOrder::PacketsFirst,
         },
         aqm: match table.find("aqm").map(|item| item.choice(&["head", "arrival"])).transpose()? {
             None => default.aqm,
@@ -61,19 +63,19 @@ pub(super) fn server(item: Option<Item<'_>>) -> Result<ServerModel, ScenarioErro
         },
         control: match table.find("control").map(|item| item.choice(&["ideal", "queued"])).transpose()? {
             None => default.control,
-            Some(0) => Turns::Ideal,
-            Some(_) => Turns::Queued,
+            Some(0) => ControlTiming::Ideal,
+            Some(_) => ControlTiming::Queued,
         },
         methods: match table.find("methods").map(|item| item.choice(&["paths", "unknown"])).transpose()? {
             None => default.methods,
-            Some(0) => Methods::Paths,
-            Some(_) => Methods::Unknown,
+            Some(0) => MethodVisibility::Paths,
+            Some(_) => MethodVisibility::Unknown,
         },
         stalls: table.find("stalls").map(|item| stalls(&item)).transpose()?,
         wake: table.find("wake").map(|item| tier::wake(&item)).transpose()?,
-        pauses: table.find("pauses").map(|item| hidden::pauses(&item)).transpose()?,
-        quota: table.find("quota").map(|item| hidden::quota(&item)).transpose()?,
-        slow: table.find("slow").map(|item| hidden::slow(&item)).transpose()?,
+        pauses: table.find("pauses").map(|item| disturbances::pauses(&item)).transpose()?,
+        quota: table.find("quota").map(|item| disturbances::quota(&item)).transpose()?,
+        slow: table.find("slow").map(|item| disturbances::slow(&item)).transpose()?,
         scheduling: scheduling::scheduling(&table, cores)?,
     })
 }
@@ -96,16 +98,16 @@ fn costs(table: &Reader<'_>) -> Result<Costs, ScenarioError> {
     })
 }
 
-fn sockets(item: &Item<'_>) -> Result<Sockets, ScenarioError> {
+fn sockets(item: &Item<'_>) -> Result<SocketCosts, ScenarioError> {
     let table = item.table(&["receive", "send", "together"])?;
     let cost = |key| table.require(key, "a duration such as \"300ns\"")?.duration(Nanos::ZERO..=SECOND);
-    Ok(Sockets { receive: cost("receive")?, send: cost("send")?, together: cost("together")? })
+    Ok(SocketCosts { receive: cost("receive")?, send: cost("send")?, batched_write: cost("together")? })
 }
 
 fn stalls(item: &Item<'_>) -> Result<Stalls, ScenarioError> {
     let table = item.table(&["every", "lasts"])?;
     let span = |key, least| table.require(key, "a duration such as \"10ms\"")?.duration(least..=SECOND);
-    Ok(Stalls { every: span("every", Nanos::from_micros(1))?, lasts: span("lasts", Nanos::ZERO)? })
+    Ok(Stalls { mean_interval: span("every", Nanos::from_micros(1))?, mean_length: span("lasts", Nanos::ZERO)? })
 }
 
 /// Names of transports, as a scenario says them.
@@ -125,17 +127,17 @@ pub(super) fn network(item: Option<Item<'_>>) -> Result<(NetworkModel, Vec<Nanos
     let table = item.table(&["rtt", "jitter", "transport"])?;
     let rtts = match table.find("rtt") {
         None => vec![default.rtt],
-        Some(item) => each_once(&item, |item| item.duration(Nanos::ZERO..=SECOND))?,
+        Some(item) => distinct(&item, |item| item.duration(Nanos::ZERO..=SECOND))?,
     };
     let jitter = table.duration_or("jitter", Nanos::ZERO..=SECOND, default.jitter)?;
     Ok((NetworkModel { rtt: rtts[0], jitter }, rtts))
 }
 
 /// Sections that say what a request is, in the place of `workload.service`.
-pub(super) struct Others<'a> {
+pub(super) struct RequestSections<'a> {
     pub(super) tiers: &'a [TierSpec],
     pub(super) graph: Option<&'a Graph>,
-    pub(super) kinds: &'a Kinds,
+    pub(super) kinds: &'a RequestKinds,
 }
 
 /// An arrival process: `poisson`, `constant`, `closed`, or `bursts:PEAK:SPAN`.
@@ -145,7 +147,7 @@ fn arrivals_of(item: &Item<'_>) -> Result<Arrivals, ScenarioError> {
         let (peak, span) = text.strip_prefix("bursts:")?.split_once(':')?;
         let (peak, lasts) = (parse_number(peak).ok()?, parse_duration(span).ok()?);
         let is_possible = (1.0..=2.0).contains(&peak) && lasts >= Nanos(1_000) && lasts <= SECOND;
-        is_possible.then_some(Arrivals::Bursts { peak_permille: (peak * 1e3).round() as u16, lasts })
+        is_possible.then_some(Arrivals::Bursts { peak_permille: (peak * 1e3).round() as u16, mean_length: lasts })
     };
     match text {
         "poisson" => Ok(Arrivals::Poisson),
@@ -161,7 +163,7 @@ pub(super) fn workload(
     item: &Item<'_>,
     folder: &Path,
     duration: Nanos,
-    others: &Others<'_>,
+    others: &RequestSections<'_>,
 ) -> Result<Workload, ScenarioError> {
     let table = item.table(&[
         "service", "clients", "arrivals", "shares", "demand", "shift", "slo", "pacing", "timeout", "locks", "path",
@@ -180,13 +182,13 @@ pub(super) fn workload(
             (Some(services), None) => services,
             (None, _) => {
                 let services = table.require("service", "a service time such as \"exp:10us\", or a list")?;
-                each_once(&services, |item| service::service(item, folder))?
+                distinct(&services, |item| service::service(item, folder))?
             }
         },
     };
     let clients = table.require("clients", "a number of clients, or a list")?;
-    let clients = each_once(&clients, |item| item.count(1..=1_000_000))?;
-    let arrivals = table.find("arrivals").map_or(Ok(vec![Arrivals::Poisson]), |item| each_once(&item, arrivals_of))?;
+    let clients = distinct(&clients, |item| item.count(1..=1_000_000))?;
+    let arrivals = table.find("arrivals").map_or(Ok(vec![Arrivals::Poisson]), |item| distinct(&item, arrivals_of))?;
     if let (Some(item), true, 2..) = (table.find("arrivals"), tiers.is_empty(), arrivals.len()) {
         return Err(item.error("a list without a [tier]; accepted: one of the two"));
     }
@@ -206,11 +208,11 @@ pub(super) fn workload(
         shares: table.find("shares").map_or(Ok(Shares::Equal), |item| shares(&item))?,
         demand: demand_plan(&table, duration)?,
         client: ClientModel {
-            pacing: table.duration_or("pacing", Nanos::ZERO..=LONGEST_RUN, Nanos::ZERO)?,
-            timeout: table.find("timeout").map(|item| item.duration(Nanos(1)..=LONGEST_RUN)).transpose()?,
+            pacing: table.duration_or("pacing", Nanos::ZERO..=MAX_RUN, Nanos::ZERO)?,
+            timeout: table.find("timeout").map(|item| item.duration(Nanos(1)..=MAX_RUN)).transpose()?,
         },
         application: application(&table)?,
-        slo: table.find("slo").map(|item| item.duration(Nanos(1)..=LONGEST_RUN)).transpose()?,
+        slo: table.find("slo").map(|item| item.duration(Nanos(1)..=MAX_RUN)).transpose()?,
     })
 }
 
@@ -226,7 +228,7 @@ fn shares(item: &Item<'_>) -> Result<Shares, ScenarioError> {
 
 fn demand_plan(table: &Reader<'_>, duration: Nanos) -> Result<DemandPlan, ScenarioError> {
     match (table.find("demand"), table.find("shift")) {
-        (Some(item), None) => each_once(&item, demand).map(DemandPlan::Steady),
+        (Some(item), None) => distinct(&item, demand).map(DemandPlan::Steady),
         (None, Some(item)) => shifts(&item, duration).map(DemandPlan::Shifting),
         (Some(_), Some(item)) => Err(item.error("stands beside `demand`; accepted: one of the two")),
         (None, None) => {
@@ -237,9 +239,9 @@ fn demand_plan(table: &Reader<'_>, duration: Nanos) -> Result<DemandPlan, Scenar
 
 fn shifts(item: &Item<'_>, duration: Nanos) -> Result<Vec<(Nanos, Demand)>, ScenarioError> {
     let mut all: Vec<(Nanos, Demand)> = Vec::new();
-    for table in item.tables(MOST_ENTRIES, &["at", "demand"])? {
+    for table in item.tables(MAX_ENTRIES, &["at", "demand"])? {
         let at_item = table.require("at", "a time such as \"2s\"")?;
-        let at = at_item.duration(Nanos::ZERO..=LONGEST_RUN)?;
+        let at = at_item.duration(Nanos::ZERO..=MAX_RUN)?;
         match all.last() {
             None if at != Nanos::ZERO => return Err(at_item.error("the first shift must be at \"0s\"")),
             Some((last, _)) if at <= *last => {
@@ -260,7 +262,7 @@ fn demand(item: &Item<'_>) -> Result<Demand, ScenarioError> {
     const EXPECTED: &str = "a demand above zero: multiples of capacity up to 1000 such as \"1.4x\", or requests per second such as \"400k\"";
     let read = match &item.node.value {
         super::document::Value::Text(text) => {
-            parse_ratio(text).map(Demand::OfCapacity).or_else(|_| parse_scaled(text).map(Demand::Absolute)).ok()
+            parse_ratio(text).map(Demand::CapacityMultiple).or_else(|_| parse_scaled(text).map(Demand::Absolute)).ok()
         }
         super::document::Value::Integer(rate) => Some(Demand::Absolute(*rate as f64)),
         super::document::Value::Number(rate) => Some(Demand::Absolute(*rate)),
@@ -268,16 +270,16 @@ fn demand(item: &Item<'_>) -> Result<Demand, ScenarioError> {
     };
     let possible = |demand: &Demand| match *demand {
         Demand::Absolute(rate) => rate > 0.0 && rate <= 1e9,
-        Demand::OfCapacity(ratio) => ratio > 0.0 && ratio <= 1e3,
+        Demand::CapacityMultiple(ratio) => ratio > 0.0 && ratio <= 1e3,
     };
     read.filter(possible).ok_or_else(|| item.unexpected(EXPECTED))
 }
 
-pub(super) fn run(item: &Item<'_>) -> Result<Run, ScenarioError> {
+pub(super) fn run(item: &Item<'_>) -> Result<RunSettings, ScenarioError> {
     let table = item.table(&["warmup", "duration", "window", "seeds", "at_least"])?;
     let duration_item = table.require("duration", "the simulated time in all, such as \"4s\"")?;
-    let duration = duration_item.duration(Nanos(1_000)..=LONGEST_RUN)?;
-    let warmup = table.duration_or("warmup", Nanos::ZERO..=LONGEST_RUN, Nanos::ZERO)?;
+    let duration = duration_item.duration(Nanos(1_000)..=MAX_RUN)?;
+    let warmup = table.duration_or("warmup", Nanos::ZERO..=MAX_RUN, Nanos::ZERO)?;
     if warmup >= duration {
         let problem =
             format!("{duration} leaves nothing to measure after run.warmup = {warmup}; accepted: more than that");
@@ -286,7 +288,7 @@ pub(super) fn run(item: &Item<'_>) -> Result<Run, ScenarioError> {
     let window = match table.find("window") {
         None => None,
         Some(item) => {
-            let window = item.duration(Nanos(1_000)..=LONGEST_RUN)?;
+            let window = item.duration(Nanos(1_000)..=MAX_RUN)?;
             if duration.0 / window.0 > 100_000 {
                 let problem = format!("{window} makes {} windows; accepted: up to 100000", duration.0 / window.0);
                 return Err(item.error(problem));
@@ -295,5 +297,5 @@ pub(super) fn run(item: &Item<'_>) -> Result<Run, ScenarioError> {
         }
     };
     let at_least = table.count_or("at_least", 0..=10_000_000, 0)?;
-    Ok(Run { warmup, duration, window, seeds: table.count_or("seeds", 1..=1_000, 3)?, at_least })
+    Ok(RunSettings { warmup, duration, window, seeds: table.count_or("seeds", 1..=1_000, 3)?, min_requests: at_least })
 }

@@ -1,8 +1,8 @@
 //! A tier on this machine as a bench for training: its threads on the server's CPUs, clients and leaves, which wait instead of computing, on
 //! another.
 
-use super::sample::UNKNOWN_MOODS;
-use super::{APART, Bench, Sample, Trial};
+use super::measurement::UNKNOWN_NOISE;
+use super::{Bench, Measurement, SEED_OFFSET, Trial};
 use crate::error::RunError;
 use leeward_core::budget::Budget;
 use leeward_core::params::Params;
@@ -10,7 +10,7 @@ use leeward_core::registry::Registry;
 use leeward_core::units::Nanos;
 use leeward_plant::measured::WINDOW;
 use leeward_plant::run::{RunReport, RunSpec, run};
-use leeward_plant::{Placement, RealError, RealTier, Served};
+use leeward_plant::{InProcessService, Placement, RealError, RealTier};
 use leeward_sim::SimConfig;
 use leeward_sim::config::{Segment, Workload};
 use leeward_sim::threads::model::{Gather, Sharing};
@@ -22,7 +22,7 @@ const WARMUP: Nanos = Nanos::from_millis(200);
 /// How often a load is offered whose clients were late for it.
 const ATTEMPTS: u64 = 3;
 /// Shortest time that is measured: some looks at the server are needed.
-const SHORTEST: Nanos = Nanos::from_millis(400);
+const MIN_DURATION: Nanos = Nanos::from_millis(400);
 
 /// A tier, without its threading.
 pub struct MeasuredTier {
@@ -39,32 +39,33 @@ impl MeasuredTier {
 }
 
 impl Bench for MeasuredTier {
-    fn takes_real_time(&self) -> bool {
+    fn is_real_time(&self) -> bool {
         true
     }
 
-    fn measure(&self, trial: &Trial<'_>, stop: &AtomicBool) -> Result<Sample, RunError> {
+    fn measure(&self, trial: &Trial<'_>, stop: &AtomicBool) -> Result<Measurement, RunError> {
         let Some(mut tier) = self.config.tier.clone() else { return Err(RunError::NotATier) };
         (tier.front, tier.gather) = (Sharing::Shared, Gather::Own);
-        (tier.threading, tier.policy) = (trial.candidate.first(), trial.candidate.policy());
+        (tier.threading, tier.policy) = (trial.candidate.initial_setup(), trial.candidate.policy());
         let failed = |source| RunError::Real { run: trial.to_string(), source };
-        let served = RealTier::new(&tier, &self.placement, self.config.slo).map(Arc::new).map_err(failed)?.served();
-        let offered = Offered {
+        let served =
+            RealTier::new(&tier, &self.placement, self.config.slo).map(Arc::new).map_err(failed)?.into_service();
+        let offered = OfferedLoad {
             placement: &self.placement,
-            served: &served,
+            service: &served,
             workload: &self.config.workload,
             rtt: self.config.network.rtt,
             slo: self.config.slo,
-            seed: self.config.seed.wrapping_add(APART).wrapping_add(u64::from(trial.round)),
+            seed: self.config.seed.wrapping_add(SEED_OFFSET).wrapping_add(u64::from(trial.round)),
         };
         offered.measure(trial, &self.registry, stop)
     }
 }
 
 /// A server that clients of this machine load.
-pub(super) struct Offered<'a> {
+pub(super) struct OfferedLoad<'a> {
     pub(super) placement: &'a Placement,
-    pub(super) served: &'a Served,
+    pub(super) service: &'a InProcessService,
     /// Clients and their gaps; the demand is each measurement's own.
     pub(super) workload: &'a Workload,
     pub(super) rtt: Nanos,
@@ -72,24 +73,24 @@ pub(super) struct Offered<'a> {
     pub(super) seed: u64,
 }
 
-impl Offered<'_> {
+impl OfferedLoad<'_> {
     /// Makes the measurement.
     pub(super) fn measure(
         &self,
         trial: &Trial<'_>,
         registry: &Registry,
         stop: &AtomicBool,
-    ) -> Result<Sample, RunError> {
+    ) -> Result<Measurement, RunError> {
         let Trial { load, requests, .. } = *trial;
         let failed = |source| match source {
             RealError::Cancelled => RunError::Cancelled,
             source => RunError::Real { run: trial.to_string(), source },
         };
         let workload = Workload { demand: vec![Segment { from: Nanos::ZERO, rate: load }], ..self.workload.clone() };
-        let measured = Nanos::from_secs_f64(requests as f64 / load.0).max(SHORTEST);
+        let measured = Nanos::from_secs_f64(requests as f64 / load.0).max(MIN_DURATION);
         let spec = RunSpec {
             placement: self.placement,
-            served: self.served,
+            service: self.service,
             budget: Budget::UNLIMITED,
             algorithm: registry.find("none")?,
             params: &Params::default(),
@@ -101,7 +102,7 @@ impl Offered<'_> {
             duration: WARMUP + measured,
             window: WINDOW,
             fine_window: None,
-            audience: None,
+            observers: None,
         };
         // A machine's moods make clients late for a moment; a load that they can't offer makes them late each time.
         let mut report = run(&spec, stop, |_| ()).map_err(failed)?;
@@ -119,7 +120,7 @@ impl Offered<'_> {
     }
 }
 
-fn sample(report: &RunReport) -> Sample {
+fn sample(report: &RunReport) -> Measurement {
     let load = &report.load;
     // Where clients were late, the latencies are theirs: the load was not offered, so nobody has sustained it.
     let late = !load.adherence.kept;
@@ -131,12 +132,12 @@ fn sample(report: &RunReport) -> Sample {
         }
         _ => 0.0,
     };
-    Sample {
+    Measurement {
         issued: load.measured.offered,
         completed,
         latency: load.latency,
         cpu: busy.max(0.0),
-        late,
-        moods: UNKNOWN_MOODS,
+        clients_late: late,
+        noise: UNKNOWN_NOISE,
     }
 }

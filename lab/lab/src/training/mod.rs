@@ -2,26 +2,26 @@
 //! How one measurement is made is a [`Bench`]'s; what follows from curves is [`advice`]'s.
 
 pub mod advice;
-mod eliminate;
-mod fresh;
+mod elimination;
 mod measured;
-mod sample;
-mod served;
+mod measurement;
+mod retest;
+mod service_tier;
 mod simulated;
 
-pub use eliminate::{Plan, Progress, Trained, train};
-pub use fresh::{Fresh, check};
+pub use elimination::{TrainingOutcome, TrainingPlan, TrainingProgress, train};
 pub use leeward_sim::config::Arrivals;
 pub use measured::MeasuredTier;
-pub use sample::Sample;
-pub use served::{ServedTier, Wanted};
+pub use measurement::Measurement;
+pub use retest::{RetestResult, retest};
+pub use service_tier::{ServiceTier, ServiceTierSpec};
 pub use simulated::SimulatedTier;
 
 use crate::error::RunError;
 use leeward_core::params::Params;
 use leeward_core::units::Rate;
 use leeward_sim::threads::model::PolicyModel;
-use leeward_threading::Threading;
+use leeward_threading::ThreadingSetup;
 use leeward_threading::curves::Curves;
 use std::fmt;
 use std::sync::Arc;
@@ -31,14 +31,14 @@ use std::sync::atomic::AtomicBool;
 #[derive(Clone, Copy, Debug)]
 pub enum Candidate<'a> {
     /// With this setup.
-    Setup(Threading),
+    Setup(ThreadingSetup),
     /// With setups that the policy `leeward` chooses by these curves.
     Policy(&'a Arc<Curves>),
 }
 
 impl Candidate<'_> {
     /// The setup that it begins with.
-    fn first(&self) -> Threading {
+    fn initial_setup(&self) -> ThreadingSetup {
         match self {
             Candidate::Setup(setup) => *setup,
             Candidate::Policy(curves) => curves.strongest().setup,
@@ -48,7 +48,7 @@ impl Candidate<'_> {
     /// The policy of a tier that changes its setup.
     fn policy(&self) -> Option<PolicyModel> {
         let Candidate::Policy(curves) = self else { return None };
-        Some(PolicyModel { name: AUTO.into(), params: Params::default(), curves: Some(Arc::clone(curves)) })
+        Some(PolicyModel { name: LEEWARD_POLICY.into(), params: Params::default(), curves: Some(Arc::clone(curves)) })
     }
 }
 
@@ -69,7 +69,7 @@ impl fmt::Display for Trial<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.candidate {
             Candidate::Setup(setup) => write!(f, "{setup} at {:.0}/s", self.load.0),
-            Candidate::Policy(_) => write!(f, "{AUTO} at {:.0}/s", self.load.0),
+            Candidate::Policy(_) => write!(f, "{LEEWARD_POLICY} at {:.0}/s", self.load.0),
         }
     }
 }
@@ -80,7 +80,7 @@ pub trait Bench: Sync {
     ///
     /// # Errors
     /// The measurement failed, or `stop` was set.
-    fn measure(&self, trial: &Trial<'_>, stop: &AtomicBool) -> Result<Sample, RunError>;
+    fn measure(&self, trial: &Trial<'_>, stop: &AtomicBool) -> Result<Measurement, RunError>;
 
     /// Whether measurements at the same time leave each other alone: simulated ones do.
     fn is_parallel(&self) -> bool {
@@ -88,16 +88,16 @@ pub trait Bench: Sync {
     }
 
     /// Whether a measurement takes as long as its requests do: then those at low loads are made last.
-    fn takes_real_time(&self) -> bool {
+    fn is_real_time(&self) -> bool {
         false
     }
 }
 
 /// Distance of training's seeds from those of runs, so that no policy is judged by what it was trained on.
-const APART: u64 = 0x7472_6169_6e00_0000;
+const SEED_OFFSET: u64 = 0x7472_6169_6e00_0000;
 
 /// The policy that serves by curves.
-const AUTO: &str = "leeward";
+const LEEWARD_POLICY: &str = "leeward";
 
 /// Setups that are trained where nobody names any: every model, with the pools that the paper found good (§7).
 pub const SETUPS: [&str; 14] = [

@@ -1,6 +1,6 @@
 //! A simulated tier as a bench for training.
 
-use super::{APART, Bench, MeasuredTier, Sample, Trial};
+use super::{Bench, MeasuredTier, Measurement, SEED_OFFSET, Trial};
 use crate::error::RunError;
 use crate::plan::plan;
 use crate::scenario::Scenario;
@@ -34,7 +34,12 @@ impl SimulatedTier {
     ///
     /// # Errors
     /// A scenario without tiers, or without this one.
-    pub fn of(scenario: &Scenario, name: Option<&str>, arrivals: Arrivals, seed: u64) -> Result<Self, RunError> {
+    pub fn from_scenario(
+        scenario: &Scenario,
+        name: Option<&str>,
+        arrivals: Arrivals,
+        seed: u64,
+    ) -> Result<Self, RunError> {
         let registry = leeward_controllers::builtin();
         let runs = plan(scenario, &registry, seed)?;
         let mut tiers = runs.iter().filter(|run| run.config.tier.is_some());
@@ -59,7 +64,7 @@ impl SimulatedTier {
     ///
     /// # Errors
     /// Too few CPUs.
-    pub fn measured(&self, cpus: u32) -> Result<MeasuredTier, RunError> {
+    pub fn to_measured(&self, cpus: u32) -> Result<MeasuredTier, RunError> {
         let failed = |source| RunError::Real { run: "choosing CPUs".into(), source };
         Ok(MeasuredTier::new(self.config.clone(), Placement::choose(cpus).map_err(failed)?))
     }
@@ -76,9 +81,9 @@ impl SimulatedTier {
 
     fn config(&self, trial: &Trial<'_>) -> Result<SimConfig, RunError> {
         let Some(mut tier) = self.config.tier.clone() else { return Err(RunError::NotATier) };
-        let setup = trial.candidate.first();
+        let setup = trial.candidate.initial_setup();
         if setup.setup().is_none() {
-            return Err(RunError::NotSimulated(setup.to_string()));
+            return Err(RunError::SimUnsupported(setup.to_string()));
         }
         (tier.threading, tier.policy) = (setup, trial.candidate.policy());
         let measured = Nanos::from_secs_f64(trial.requests as f64 / trial.load.0);
@@ -86,7 +91,7 @@ impl SimulatedTier {
         let mut workload = self.config.workload.clone();
         workload.demand = vec![Segment { from: Nanos::ZERO, rate: trial.load }];
         // All setups meet the same requests at a load.
-        let seed = self.config.seed.wrapping_add(APART).wrapping_add(u64::from(trial.round));
+        let seed = self.config.seed.wrapping_add(SEED_OFFSET).wrapping_add(u64::from(trial.round));
         Ok(SimConfig {
             tier: Some(tier),
             workload,
@@ -101,13 +106,13 @@ impl SimulatedTier {
 }
 
 impl Bench for SimulatedTier {
-    fn measure(&self, trial: &Trial<'_>, stop: &AtomicBool) -> Result<Sample, RunError> {
+    fn measure(&self, trial: &Trial<'_>, stop: &AtomicBool) -> Result<Measurement, RunError> {
         let (config, none) = (self.config(trial)?, self.registry.find("none")?);
         let outcome = simulate_until(&config, none, &Params::default(), stop)
-            .map_err(|source| RunError::of_plant(trial.to_string(), source.into()))?;
+            .map_err(|source| RunError::from_plant(trial.to_string(), source.into()))?;
         match outcome.violations.first() {
             Some(violation) => Err(RunError::Violation { run: trial.to_string(), violation: violation.clone() }),
-            None => Ok(Sample::of(&outcome, config.tier.as_ref().map_or(1, |tier| tier.cpus))),
+            None => Ok(Measurement::from_outcome(&outcome, config.tier.as_ref().map_or(1, |tier| tier.cpus))),
         }
     }
 

@@ -1,6 +1,6 @@
 //! The figures of the five papers: which scenario judges each, or why none does. Never here: the verdicts.
 
-use super::panels::drawn;
+use super::panels::panel_figures;
 use leeward_outcome::verdicts::FigureNote;
 
 /// A figure of a paper.
@@ -27,7 +27,7 @@ const fn judged(paper: &'static str, number: &'static str, scenarios: &'static [
     Figure { paper, number, scenarios, reason: "" }
 }
 
-const fn missing(paper: &'static str, number: &'static str, reason: &'static str) -> Figure {
+const fn not_judged(paper: &'static str, number: &'static str, reason: &'static str) -> Figure {
     Figure { paper, number, scenarios: &[], reason }
 }
 
@@ -43,9 +43,9 @@ pub fn figures() -> &'static [Figure] {
 }
 
 /// Notes on each figure: drawn on the page, or the reason why not.
-pub fn notes() -> Vec<FigureNote> {
+pub fn figure_notes() -> Vec<FigureNote> {
     let note = |figure: &Figure| {
-        let is_drawn = drawn().any(|(scenario, named)| {
+        let is_drawn = panel_figures().any(|(scenario, named)| {
             let mut numbers =
                 named.split([',', ' ', '(', ')']).filter(|word| word.starts_with(|c: char| c.is_ascii_digit()));
             figure.scenarios.contains(&scenario) && numbers.any(|number| number == figure.number)
@@ -66,7 +66,7 @@ pub fn notes() -> Vec<FigureNote> {
 
 const FIGURES: &[Figure] = &[
     judged(B, "1", &["bw-motivation"]),
-    missing(B, "2", DIAGRAM),
+    not_judged(B, "2", DIAGRAM),
     judged(B, "3", &["bw-overall"]),
     judged(B, "4", &["bw-distribution"]),
     judged(B, "5", &["bw-service-time"]),
@@ -78,14 +78,14 @@ const FIGURES: &[Figure] = &[
     judged(B, "11", &["bw-sensitivity"]),
     judged(B, "12", &["bw-memcached-usr"]),
     judged(T, "2.1", &["bw-motivation"]),
-    missing(T, "2.2", DIAGRAM),
-    missing(
+    not_judged(T, "2.2", DIAGRAM),
+    not_judged(
         T,
         "2.3",
         "gRPC's server, whose thread pool and HTTP/2 are not modelled; its message, that a lock hides overload from the CPU, is lk-one-mutex",
     ),
     judged(T, "2.4", &["lk-trylock"]),
-    missing(T, "2.5", DIAGRAM),
+    not_judged(T, "2.5", DIAGRAM),
     judged(T, "2.6", &["lk-phases"]),
     judged(T, "2.7", &["bw-overall"]),
     judged(T, "2.8", &["bw-distribution"]),
@@ -97,55 +97,55 @@ const FIGURES: &[Figure] = &[
     judged(T, "2.14", &["bw-aggressiveness"]),
     judged(T, "2.15", &["bw-sensitivity"]),
     judged(T, "2.16", &["bw-memcached-usr"]),
-    missing(T, "2.17", LUCENE),
+    not_judged(T, "2.17", LUCENE),
     judged(T, "2.18", &["lk-var"]),
     judged(T, "2.19", &["lk-replicas"]),
     judged(T, "2.20", &["lk-two-mutex"]),
     judged(T, "2.21", &["lk-breakdown"]),
     judged(T, "2.22", &["lk-te"]),
     judged(T, "2.23", &["lk-mismatch"]),
-    missing(T, "3.1", DIAGRAM),
-    missing(T, "3.2", PROFILED),
-    missing(T, "3.3", PROFILED),
-    missing(T, "3.4", PROFILED),
-    missing(T, "3.5", DIAGRAM),
-    missing(T, "3.6", DIAGRAM),
-    missing(T, "3.7", DIAGRAM),
-    missing(
+    not_judged(T, "3.1", DIAGRAM),
+    not_judged(T, "3.2", PROFILED),
+    not_judged(T, "3.3", PROFILED),
+    not_judged(T, "3.4", PROFILED),
+    not_judged(T, "3.5", DIAGRAM),
+    not_judged(T, "3.6", DIAGRAM),
+    not_judged(T, "3.7", DIAGRAM),
+    not_judged(
         T,
         "3.8",
         "a table of the papers' applications: lines of code and peak throughput of programs that are not here",
     ),
-    missing(T, "3.9", PROFILED),
-    missing(T, "3.10", PROFILED),
-    missing(T, "3.11", PROFILED),
-    missing(T, "3.12", PROFILED),
-    missing(T, "3.13", "patches of memcached and Lucene, which are not part of this project"),
-    missing(T, "3.14", "qperf, a QUIC benchmark that is not part of this project"),
-    missing(T, "3.15", "qperf, a QUIC benchmark that is not part of this project"),
-    missing(T, "3.16", DIAGRAM),
-    missing(T, "3.17", PROFILED),
-    missing(T, "3.18", "three generations of CPUs, one of them with Intel PT"),
-    missing(T, "3.19", PROFILED),
-    missing(T, "3.20", PROFILED),
-    missing(T, "3.21", PROFILED),
+    not_judged(T, "3.9", PROFILED),
+    not_judged(T, "3.10", PROFILED),
+    not_judged(T, "3.11", PROFILED),
+    not_judged(T, "3.12", PROFILED),
+    not_judged(T, "3.13", "patches of memcached and Lucene, which are not part of this project"),
+    not_judged(T, "3.14", "qperf, a QUIC benchmark that is not part of this project"),
+    not_judged(T, "3.15", "qperf, a QUIC benchmark that is not part of this project"),
+    not_judged(T, "3.16", DIAGRAM),
+    not_judged(T, "3.17", PROFILED),
+    not_judged(T, "3.18", "three generations of CPUs, one of them with Intel PT"),
+    not_judged(T, "3.19", PROFILED),
+    not_judged(T, "3.20", PROFILED),
+    not_judged(T, "3.21", PROFILED),
     judged(H, "1", &["lk-one-mutex"]),
     judged(H, "2", &["lk-one-mutex"]),
-    missing(H, "3", DIAGRAM),
+    not_judged(H, "3", DIAGRAM),
     judged(H, "4", &["lk-phases"]),
     judged(H, "5", &["lk-hoover"]),
     judged(H, "6", &["lk-lock-ratio"]),
     judged(H, "7", &["lk-var"]),
     judged(H, "8", &["lk-mismatch"]),
-    missing(H, "9", LUCENE),
+    not_judged(H, "9", LUCENE),
     judged(H, "10", &["lk-hoover-te"]),
     judged(P, "1", &["ca-ramp"]),
     judged(P, "2", &["ca-collapse"]),
-    missing(U, "1", DIAGRAM),
+    not_judged(U, "1", DIAGRAM),
     judged(U, "2", &["mt-motivation"]),
-    missing(U, "3", DIAGRAM),
-    missing(U, "4", DIAGRAM),
-    missing(U, "5", DIAGRAM),
+    not_judged(U, "3", DIAGRAM),
+    not_judged(U, "4", DIAGRAM),
+    not_judged(U, "5", DIAGRAM),
     judged(U, "6", &["mt-saturation"]),
     judged(U, "7", &["mt-sync-async"]),
     judged(U, "8", &["mt-sync"]),
@@ -153,7 +153,7 @@ const FIGURES: &[Figure] = &[
     judged(U, "10", &["mt-contention"]),
     judged(U, "11", &["mt-async"]),
     judged(U, "12", &["mt-pools"]),
-    missing(U, "13", "counters of cache misses and true sharing, which the simulated tier does not have"),
+    not_judged(U, "13", "counters of cache misses and true sharing, which the simulated tier does not have"),
     judged(U, "14", &["mt-steady"]),
     judged(U, "15", &["mt-overhead"]),
 ];

@@ -14,7 +14,7 @@ pub(super) struct Forms {
 }
 
 /// Whether a controller has additions of ours.
-fn differs(controller: &str) -> bool {
+fn has_additions(controller: &str) -> bool {
     published::additions(controller).is_some()
 }
 
@@ -31,7 +31,7 @@ impl Forms {
         };
         let extended = parse(overrides)?;
         let mut labels: Vec<&str> = Vec::new();
-        for variant in extended.controllers.iter().filter(|variant| differs(&variant.controller)) {
+        for variant in extended.controllers.iter().filter(|variant| has_additions(&variant.controller)) {
             if !labels.contains(&variant.base_label.as_str()) {
                 labels.push(&variant.base_label);
             }
@@ -47,11 +47,11 @@ impl Forms {
     }
 
     /// As published, with the variants alone that differ from the file's own; `None` where none does.
-    pub(super) fn differing(&self) -> Option<Scenario> {
+    pub(super) fn differing_scenario(&self) -> Option<Scenario> {
         let mut differing = self.published.clone()?;
         // On another machine every variant differs.
         if self.extended.published.is_empty() {
-            differing.controllers.retain(|variant| differs(&variant.controller));
+            differing.controllers.retain(|variant| has_additions(&variant.controller));
         }
         Some(differing)
     }

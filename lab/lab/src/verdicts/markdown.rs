@@ -4,7 +4,7 @@
 use super::figures::figures;
 use super::run::scenarios;
 use leeward_outcome::results::Verdict;
-use leeward_outcome::verdicts::{Gain, Judged, JudgedClaim, Tally, Verdicts};
+use leeward_outcome::verdicts::{ClaimVerdicts, Gain, ScenarioVerdicts, VerdictCounts, Verdicts};
 use std::fmt::Write;
 
 /// The page.
@@ -36,23 +36,23 @@ fn summary(verdicts: &Verdicts) -> String {
     let mut text = String::from(
         "\n## In all\n\n| claims | all | reproduced | not reproduced | undecided | not measured | reproduced of decided |\n|---|---|---|---|---|---|---|\n",
     );
-    let row = |name: &str, tally: Tally| {
+    let row = |name: &str, tally: VerdictCounts| {
         let share = 100.0 * tally.reproduced as f64 / tally.decided().max(1) as f64;
         format!(
             "| {name} | {} | {} | {} | {} | {} | {share:.0} % |\n",
-            tally.all(),
+            tally.total(),
             tally.reproduced,
             tally.not_reproduced,
             tally.undecided,
             tally.not_measured
         )
     };
-    text += &row("of the papers, as published", Tally::of(verdicts, |claim| !claim.ours));
-    text += &row("our own", Tally::of(verdicts, |claim| claim.ours));
-    text + &row("together", Tally::of(verdicts, |_| true))
+    text += &row("of the papers, as published", VerdictCounts::count(verdicts, |claim| !claim.ours));
+    text += &row("our own", VerdictCounts::count(verdicts, |claim| claim.ours));
+    text + &row("together", VerdictCounts::count(verdicts, |_| true))
 }
 
-fn claims(scenario: &Judged) -> String {
+fn claims(scenario: &ScenarioVerdicts) -> String {
     let extent = if scenario.quick { ", quick" } else { "" };
     let mut text = format!(
         "\n### {}\n\n{}. {} ({} seeds{extent}).\n",
@@ -66,7 +66,7 @@ fn claims(scenario: &Judged) -> String {
             text,
             "\nAs published: on the machine as far as the paper has measured it (`{}`). Beside it: on the scenario's own. Verdicts that hang on which: {}.",
             cell(&scenario.machine),
-            hanging(scenario)
+            machine_dependent(scenario)
         );
     }
     if !scenario.not_run.is_empty() {
@@ -84,20 +84,20 @@ fn claims(scenario: &Judged) -> String {
 }
 
 /// The papers' claims whose verdicts differ between the paper's machine and the scenario's own.
-fn hanging(scenario: &Judged) -> String {
+fn machine_dependent(scenario: &ScenarioVerdicts) -> String {
     let papers = scenario.claims.iter().filter(|claim| !claim.ours);
     let differ = papers.filter(|claim| claim.published.verdict != claim.extended.verdict);
     let ids: Vec<String> = differ.map(|claim| format!("`{}`", claim.published.id)).collect();
     if ids.is_empty() { "none".into() } else { ids.join(", ") }
 }
 
-fn row(claim: &JudgedClaim) -> String {
+fn row(claim: &ClaimVerdicts) -> String {
     let counted = claim.claim();
     let note = if counted.verdict == Verdict::Reproduced { "" } else { &counted.note };
     let beside = if claim.published == claim.extended {
         "the same".into()
     } else {
-        format!("{}: {}", cell(&claim.extended.measured), claim.extended.verdict.words())
+        format!("{}: {}", cell(&claim.extended.measured), claim.extended.verdict.label())
     };
     let published =
         if claim.ours && claim.published != claim.extended { "not judged" } else { &claim.published.measured };
@@ -108,7 +108,7 @@ fn row(claim: &JudgedClaim) -> String {
         cell(&counted.text),
         cell(published),
         cell(&counted.accepted),
-        counted.verdict.words(),
+        counted.verdict.label(),
         cell(note)
     )
 }
@@ -125,14 +125,14 @@ fn additions(verdicts: &Verdicts) -> String {
             text += &gain_row(scenario, gain);
         }
     }
-    text + &where_they_help(verdicts) + &without_a_row(verdicts)
+    text + &gains_summary(verdicts) + &unlisted_scenarios(verdicts)
 }
 
 /// Gain or loss that is worth a word: the seeds' own spread is some tenths of a percent.
-const WORTH_A_WORD: f64 = 0.01;
+const MIN_GAIN: f64 = 0.01;
 
 /// The table in three sentences: where goodput is gained, where it is lost, and elsewhere.
-fn where_they_help(verdicts: &Verdicts) -> String {
+fn gains_summary(verdicts: &Verdicts) -> String {
     let all = || verdicts.scenarios.iter().flat_map(|scenario| scenario.gains.iter().map(move |gain| (scenario, gain)));
     // From nothing to something has no ratio: it is the largest of gains.
     let change = |gain: &Gain| match (gain.published_rps, gain.extended_rps) {
@@ -152,7 +152,7 @@ fn where_they_help(verdicts: &Verdicts) -> String {
         };
         found.into_iter().map(told).collect::<Vec<_>>()
     };
-    let (help, cost) = (named(&|change| change >= WORTH_A_WORD), named(&|change| change <= -WORTH_A_WORD));
+    let (help, cost) = (named(&|change| change >= MIN_GAIN), named(&|change| change <= -MIN_GAIN));
     let elsewhere = all().count() - help.len() - cost.len();
     let list = |names: &[String]| if names.is_empty() { "nowhere".into() } else { names.join(", ") };
     format!(
@@ -166,7 +166,7 @@ fn where_they_help(verdicts: &Verdicts) -> String {
 }
 
 /// The scenarios of the papers that the table says nothing of, and why.
-fn without_a_row(verdicts: &Verdicts) -> String {
+fn unlisted_scenarios(verdicts: &Verdicts) -> String {
     let (mut not_run, mut nothing) = (Vec::new(), Vec::new());
     for known in scenarios(&[]) {
         match verdicts.scenarios.iter().find(|scenario| scenario.id == known.id) {
@@ -183,7 +183,7 @@ fn without_a_row(verdicts: &Verdicts) -> String {
     )
 }
 
-fn gain_row(scenario: &Judged, gain: &Gain) -> String {
+fn gain_row(scenario: &ScenarioVerdicts, gain: &Gain) -> String {
     let change = if gain.published_rps > 0.0 {
         format!("{:+.1} %", 100.0 * (gain.extended_rps / gain.published_rps - 1.0))
     } else if gain.extended_rps > 0.0 {

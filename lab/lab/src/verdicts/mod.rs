@@ -10,18 +10,18 @@
 //! - `panels`: what the texts say of the figures' curves, and ours beside it.
 //! - `markdown`: the table of `docs/verdicts.md`.
 
-mod expected;
+mod expectations;
 mod figures;
 mod forms;
 mod markdown;
 mod panels;
+mod perturbations;
 mod run;
 mod sensitivity;
-mod worlds;
 
-pub use expected::{Expectations, ExpectationsError};
-pub use figures::{Figure, figures, notes};
+pub use expectations::{Expectations, ExpectationsError};
+pub use figures::{Figure, figure_notes, figures};
 pub use markdown::markdown;
-pub use run::{Extent, VerdictsError, complete, judge_scenario, scenarios};
+pub use perturbations::{PERTURBATIONS, Perturbation};
+pub use run::{Extent, VerdictsError, fill_bounds, judge_scenario, scenarios};
 pub use sensitivity::{probe, sensitivity};
-pub use worlds::{WORLDS, World};

@@ -1,14 +1,14 @@
 //! Panels of the papers' figures of whose curves the texts give numbers, and ours beside them. The curves themselves are pictures: what no text
 //! says stands in [`Panel::missing`] and is drawn nowhere. Never here: drawing.
 
-use crate::claims::{bootstrap, middle};
+use crate::claims::{bootstrap, median_with_infinities};
 use crate::numbers::round;
-use leeward_outcome::results::{Point, Results, WorkloadKey};
+use leeward_outcome::results::{PointRow, Results, WorkloadKey};
 use leeward_outcome::table::{Cell, Row};
-use leeward_outcome::verdicts::{Curve, Panel, Sample, Stated};
+use leeward_outcome::verdicts::{Curve, Panel, PaperValue, Sample};
 
 /// A panel of a paper's figure.
-struct Drawn {
+struct PanelSpec {
     scenario: &'static str,
     figure: &'static str,
     title: &'static str,
@@ -16,108 +16,117 @@ struct Drawn {
     y: &'static str,
     log_y: bool,
     /// Text fields and what they must be.
-    only: &'static [(&'static str, &'static str)],
+    filters: &'static [(&'static str, &'static str)],
     /// Labels of ours that are drawn; none: all.
     labels: &'static [&'static str],
-    stated: &'static [Words],
+    paper_values: &'static [PaperValueSpec],
     missing: &'static str,
 }
 
 /// A number of a curve in the paper's text: a point, or the place of a line across the figure.
-struct Words {
+struct PaperValueSpec {
     series: &'static str,
     x: Option<f64>,
     y: Option<f64>,
-    says: &'static str,
+    summary: &'static str,
 }
 
-const fn point(series: &'static str, x: f64, y: f64, says: &'static str) -> Words {
-    Words { series, x: Some(x), y: Some(y), says }
+const fn point(series: &'static str, x: f64, y: f64, says: &'static str) -> PaperValueSpec {
+    PaperValueSpec { series, x: Some(x), y: Some(y), summary: says }
 }
 
-const fn upright(series: &'static str, x: f64, says: &'static str) -> Words {
-    Words { series, x: Some(x), y: None, says }
+const fn vertical_line(series: &'static str, x: f64, says: &'static str) -> PaperValueSpec {
+    PaperValueSpec { series, x: Some(x), y: None, summary: says }
 }
 
-const fn level(series: &'static str, y: f64, says: &'static str) -> Words {
-    Words { series, x: None, y: Some(y), says }
+const fn horizontal_line(series: &'static str, y: f64, says: &'static str) -> PaperValueSpec {
+    PaperValueSpec { series, x: None, y: Some(y), summary: says }
 }
 
-const CURVES: &str = "the curves are pictures, and the text gives no other coordinate of theirs";
+const CURVES_NOTE: &str = "the curves are pictures, and the text gives no other coordinate of theirs";
 
 /// A panel on which nothing else is said: all of ours, linear, and no curve of the paper's to be had.
-const USUAL: Drawn = Drawn {
+const DEFAULT_PANEL: PanelSpec = PanelSpec {
     scenario: "",
     figure: "",
     title: "",
     x: "",
     y: "",
     log_y: false,
-    only: &[],
+    filters: &[],
     labels: &[],
-    stated: &[],
-    missing: CURVES,
+    paper_values: &[],
+    missing: CURVES_NOTE,
 };
 
 /// The variants of lk-two-mutex that the thesis has.
 const TWO_MUTEX: &[&str] = &["delay", "seda", "seda tuned", "efficiency", "asked once 134us"];
 
-const PANELS: &[Drawn] = &[
-    Drawn {
+const PANELS: &[PanelSpec] = &[
+    PanelSpec {
         scenario: "bw-overall",
         figure: "Breakwater, Fig. 3 (thesis, Fig. 2.7)",
         title: "Goodput against demand",
         x: "demand_rps",
         y: "goodput_rps",
-        stated: &[point("Breakwater", 850e3, 801e3, "801k requests/s of goodput around the capacity of 850k (§5.2)")],
-        ..USUAL
+        paper_values: &[point(
+            "Breakwater",
+            850e3,
+            801e3,
+            "801k requests/s of goodput around the capacity of 850k (§5.2)",
+        )],
+        ..DEFAULT_PANEL
     },
-    Drawn {
+    PanelSpec {
         scenario: "bw-overall",
         figure: "Breakwater, Fig. 3 (thesis, Fig. 2.7)",
         title: "Throughput against demand",
         x: "demand_rps",
         y: "throughput_rps",
-        stated: &[point(
+        paper_values: &[point(
             "Breakwater",
             850e3,
             808e3,
             "808k requests/s of throughput around the capacity of 850k (§5.2)",
         )],
-        ..USUAL
+        ..DEFAULT_PANEL
     },
-    Drawn {
+    PanelSpec {
         scenario: "bw-sensitivity",
         figure: "Breakwater, Fig. 11 (thesis, Fig. 2.15)",
         title: "99th percentile against throughput, 27 misconfigurations each",
         x: "throughput_rps",
         y: "p99_us",
         log_y: true,
-        stated: &[level("DAGOR", 800.0, "DAGOR's worst is as high as four times the objective of 200 us (§5.2)")],
-        ..USUAL
+        paper_values: &[horizontal_line(
+            "DAGOR",
+            800.0,
+            "DAGOR's worst is as high as four times the objective of 200 us (§5.2)",
+        )],
+        ..DEFAULT_PANEL
     },
-    Drawn {
+    PanelSpec {
         scenario: "bw-memcached-usr",
         figure: "Breakwater, Fig. 12 (thesis, Fig. 2.16)",
         title: "99th percentile against demand",
         x: "demand_ratio",
         y: "p99_us",
         log_y: true,
-        stated: &[point(
+        paper_values: &[point(
             "Breakwater",
             2.0,
             75.0,
             "around 25 us above its objective of 50 us; the text speaks of twice the capacity (§5.3)",
         )],
-        ..USUAL
+        ..DEFAULT_PANEL
     },
-    Drawn {
+    PanelSpec {
         scenario: "lk-one-mutex",
         figure: "Hoover, Fig. 2",
         title: "Throughput against the share of the slow path",
         x: "p",
         y: "throughput_rps",
-        stated: &[
+        paper_values: &[
             point("Breakwater", 0.0, 1e6, "1M requests/s without the mutex (§2.1)"),
             point("Breakwater", 1.0, 100e3, "100k requests/s of the slow path alone (§2.1)"),
             point(
@@ -132,56 +141,64 @@ const PANELS: &[Drawn] = &[
                 200e3,
                 "by the text's formula: (1 - p)/p times the slow path's 100k on the fast path (§2.1)",
             ),
-            upright("mutex congested before the CPU", 0.1, "above 10 % the mutex is congested before the CPU (§2.1)"),
+            vertical_line(
+                "mutex congested before the CPU",
+                0.1,
+                "above 10 % the mutex is congested before the CPU (§2.1)",
+            ),
         ],
         missing: "CPU usage, 99th percentile and drop rate are in words only",
-        ..USUAL
+        ..DEFAULT_PANEL
     },
-    Drawn {
+    PanelSpec {
         scenario: "lk-hoover-te",
         figure: "Hoover, Fig. 10",
         title: "Goodput against drop rate, by the efficiency threshold",
         x: "drop_rate",
         y: "goodput_rps",
-        stated: &[
+        paper_values: &[
             point("e_t 1 %", 0.155, 895e3, "895k requests/s with a drop rate of 15.5 % (§5.6)"),
             point("e_t 50 %", 0.097, 810e3, "810k requests/s with a drop rate of 9.7 % (§5.6)"),
-            upright("e_t 25 %", 0.13, "a drop rate of 13 % at the default of 25 % (§5.6)"),
+            vertical_line("e_t 25 %", 0.13, "a drop rate of 13 % at the default of 25 % (§5.6)"),
         ],
         missing: "the points at other thresholds",
-        ..USUAL
+        ..DEFAULT_PANEL
     },
-    Drawn {
+    PanelSpec {
         scenario: "lk-var",
         figure: "Thesis, Fig. 2.18 (Hoover, Fig. 7)",
         title: "Goodput against demand",
         x: "demand_rps",
         y: "goodput_rps",
-        stated: &[
-            upright(
+        paper_values: &[
+            vertical_line(
                 "lock contended (thesis)",
                 550e3,
                 "goodput of the delay signal and of SEDA drops from 550k requests/s on (§2.5.3)",
             ),
-            upright(
+            vertical_line(
                 "collapse (Hoover)",
                 500e3,
                 "Breakwater's goodput collapses when demand exceeds 500k requests/s (§5.4)",
             ),
         ],
-        ..USUAL
+        ..DEFAULT_PANEL
     },
-    Drawn {
+    PanelSpec {
         scenario: "lk-two-mutex",
         figure: "Thesis, Fig. 2.20",
         title: "Goodput against demand",
         x: "demand_rps",
         y: "goodput_rps",
         labels: TWO_MUTEX,
-        stated: &[level("SEDA at most", 168e3, "SEDA's goodput is limited to 168k requests/s (§2.5.3)")],
-        ..USUAL
+        paper_values: &[horizontal_line(
+            "SEDA at most",
+            168e3,
+            "SEDA's goodput is limited to 168k requests/s (§2.5.3)",
+        )],
+        ..DEFAULT_PANEL
     },
-    Drawn {
+    PanelSpec {
         scenario: "lk-two-mutex",
         figure: "Thesis, Fig. 2.20",
         title: "99th percentile against demand",
@@ -189,64 +206,64 @@ const PANELS: &[Drawn] = &[
         y: "p99_us",
         log_y: true,
         labels: TWO_MUTEX,
-        stated: &[level("SEDA at most", 600.0, "up to three times the target of 200 us (§2.5.3)")],
-        ..USUAL
+        paper_values: &[horizontal_line("SEDA at most", 600.0, "up to three times the target of 200 us (§2.5.3)")],
+        ..DEFAULT_PANEL
     },
-    Drawn {
+    PanelSpec {
         scenario: "lk-replicas",
         figure: "Thesis, Fig. 2.19",
         title: "99th percentile against demand",
         x: "demand_rps",
         y: "p99_us",
         log_y: true,
-        stated: &[upright(
+        paper_values: &[vertical_line(
             "server 1 drops",
             400e3,
             "server 1 begins to drop when demand exceeds 400k requests/s (§2.5.3)",
         )],
-        ..USUAL
+        ..DEFAULT_PANEL
     },
-    Drawn {
+    PanelSpec {
         scenario: "ca-collapse",
         figure: "Poster, Fig. 2",
         title: "Throughput against the round trip",
         x: "rtt_us",
         y: "throughput_rps",
-        stated: &[upright("collapse", 25.0, "a round trip of 25 us is enough for the collapse (§2)")],
+        paper_values: &[vertical_line("collapse", 25.0, "a round trip of 25 us is enough for the collapse (§2)")],
         missing: "the figure is a time series at one round trip; the text gives the round trip from which on it is so",
-        ..USUAL
+        ..DEFAULT_PANEL
     },
-    Drawn {
+    PanelSpec {
         scenario: "mt-sync",
         figure: "µTune, Fig. 8",
         title: "99th percentile against load",
         x: "demand_rps",
         y: "p99_us",
         log_y: true,
-        only: &[("arrivals", "constant")],
+        filters: &[("arrivals", "constant")],
         labels: &["SIP1", "SIB1", "SDP1-50", "SDB1-50"],
-        stated: &[
-            upright("SIP needs more threads", 512.0, "one in-line thread suffices below 512 requests/s (§7)"),
-            upright("SDB alone", 10_000.0, "only SDB sustains 10,000 requests/s and more (§7)"),
+        paper_values: &[
+            vertical_line("SIP needs more threads", 512.0, "one in-line thread suffices below 512 requests/s (§7)"),
+            vertical_line("SDB alone", 10_000.0, "only SDB sustains 10,000 requests/s and more (§7)"),
         ],
-        ..USUAL
+        ..DEFAULT_PANEL
     },
-    Drawn {
+    PanelSpec {
         scenario: "mt-async",
         figure: "µTune, Fig. 11",
         title: "Throughput against load",
         x: "demand_rps",
         y: "throughput_rps",
-        only: &[("arrivals", "constant")],
+        filters: &[("arrivals", "constant")],
         labels: &["AIP1-0-1", "ADB1-4-4", "SIP1"],
-        stated: &[point(
+        paper_values: &[point(
             "AIP1-0-1",
             4_096.0,
             4_096.0,
             "one in-line and one response thread tolerate up to 4,096 requests/s (§7)",
         )],
         missing: "Set Algebra's curves are pictures; ours are HDSearch's",
-        ..USUAL
+        ..DEFAULT_PANEL
     },
 ];
 
@@ -256,14 +273,18 @@ pub(super) fn panels(scenario: &str, results: &Results) -> Vec<Panel> {
 }
 
 /// The scenarios with panels, and the figures that these are of.
-pub(super) fn drawn() -> impl Iterator<Item = (&'static str, &'static str)> {
+pub(super) fn panel_figures() -> impl Iterator<Item = (&'static str, &'static str)> {
     PANELS.iter().map(|drawn| (drawn.scenario, drawn.figure))
 }
 
-impl Drawn {
+impl PanelSpec {
     fn panel(&self, results: &Results) -> Panel {
-        let stated =
-            |words: &Words| Stated { series: words.series.into(), x: words.x, y: words.y, says: words.says.into() };
+        let stated = |words: &PaperValueSpec| PaperValue {
+            series: words.series.into(),
+            x: words.x,
+            y: words.y,
+            says: words.summary.into(),
+        };
         Panel {
             figure: self.figure.into(),
             title: self.title.into(),
@@ -271,7 +292,7 @@ impl Drawn {
             y: self.y.into(),
             log_y: self.log_y,
             curves: self.curves(results),
-            stated: self.stated.iter().map(stated).collect(),
+            stated: self.paper_values.iter().map(stated).collect(),
             missing: self.missing.into(),
         }
     }
@@ -290,24 +311,24 @@ impl Drawn {
 
     /// The medians over the seeds, a point of the workload each, in the order of the horizontal axis.
     fn samples(&self, results: &Results, label: &str) -> Vec<Sample> {
-        let mut groups: Vec<(Place<'_>, Vec<(f64, f64)>)> = Vec::new();
+        let mut groups: Vec<(SeedlessKey<'_>, Vec<(f64, f64)>)> = Vec::new();
         for point in results.points.iter().filter(|point| point.run.label == label) {
-            let row = Row::Point(point);
-            if !self.holds(row) {
+            let row = Row::PointRow(point);
+            if !self.matches(row) {
                 continue;
             }
             let (Some(x), Some(y)) = (row.cell(self.x).number(), row.cell(self.y).number()) else { continue };
-            let place = place(point);
+            let place = seedless_key(point);
             match groups.iter_mut().find(|(known, _)| *known == place) {
                 Some((_, values)) => values.push((x, y)),
                 None => groups.push((place, vec![(x, y)])),
             }
         }
-        let sample = |(_, values): (Place<'_>, Vec<(f64, f64)>)| {
+        let sample = |(_, values): (SeedlessKey<'_>, Vec<(f64, f64)>)| {
             let (mut xs, mut ys): (Vec<f64>, Vec<f64>) = values.into_iter().unzip();
             let (low, high) = bootstrap(&ys);
             let rounded = |value: f64| round(value, 4);
-            let (x, median) = (middle(&mut xs), middle(&mut ys));
+            let (x, median) = (median_with_infinities(&mut xs), median_with_infinities(&mut ys));
             Sample { x: rounded(x), median: rounded(median), low: rounded(low), high: rounded(high) }
         };
         let mut samples: Vec<Sample> = groups.into_iter().map(sample).collect();
@@ -317,15 +338,15 @@ impl Drawn {
         samples
     }
 
-    fn holds(&self, row: Row<'_>) -> bool {
-        self.only.iter().all(|(field, wanted)| matches!(row.cell(field), Cell::Text(found) if found == *wanted))
+    fn matches(&self, row: Row<'_>) -> bool {
+        self.filters.iter().all(|(field, wanted)| matches!(row.cell(field), Cell::Text(found) if found == *wanted))
     }
 }
 
 /// The part of a point that is the same for all seeds.
-type Place<'a> = (&'a WorkloadKey, u64, Option<&'a str>);
+type SeedlessKey<'a> = (&'a WorkloadKey, u64, Option<&'a str>);
 
-fn place(point: &Point) -> Place<'_> {
+fn seedless_key(point: &PointRow) -> SeedlessKey<'_> {
     (&point.workload, point.rtt_us.to_bits(), point.arrivals.as_deref())
 }
 
@@ -333,21 +354,21 @@ fn place(point: &Point) -> Place<'_> {
 mod tests {
     use super::*;
     use crate::scenario::Scenario;
-    use leeward_outcome::table::{Kind, Table};
+    use leeward_outcome::table::{Table, ValueType};
 
     #[test]
     fn every_panel_names_fields_and_labels_that_there_are() {
         for drawn in PANELS {
             for field in [drawn.x, drawn.y] {
-                assert_eq!(Table::Points.kind(field), Some(Kind::Number), "{}: {field}", drawn.scenario);
+                assert_eq!(Table::Points.value_type(field), Some(ValueType::Number), "{}: {field}", drawn.scenario);
             }
             let scenario = Scenario::builtin(drawn.scenario, &[], true).unwrap_or_else(|error| panic!("{error}"));
             let known: Vec<&str> = scenario.controllers.iter().map(|variant| variant.label.as_str()).collect();
             for label in drawn.labels {
                 assert!(known.contains(label), "{}: {label} of {known:?}", drawn.scenario);
             }
-            assert!(!drawn.stated.is_empty() && !drawn.missing.is_empty(), "{}", drawn.figure);
-            assert!(drawn.stated.iter().all(|words| words.x.is_some() || words.y.is_some()), "{}", drawn.figure);
+            assert!(!drawn.paper_values.is_empty() && !drawn.missing.is_empty(), "{}", drawn.figure);
+            assert!(drawn.paper_values.iter().all(|words| words.x.is_some() || words.y.is_some()), "{}", drawn.figure);
         }
     }
 }

@@ -8,10 +8,10 @@ use crate::numbers::{median, round};
 use crate::options::{Options, Progress};
 use crate::run::run;
 use crate::scenario::{ClaimSpec, Scenario, ScenarioError};
-use crate::{Builtin, builtin_scenarios};
+use crate::{BuiltinScenario, builtin_scenarios};
 use leeward_core::registry::Registry;
-use leeward_outcome::results::{Claim, Point, Results, RunKey};
-use leeward_outcome::verdicts::{Bounds, Gain, Judged, JudgedClaim, Verdicts};
+use leeward_outcome::results::{Claim, PointRow, Results, RunKey};
+use leeward_outcome::verdicts::{Bounds, ClaimVerdicts, Gain, ScenarioVerdicts, Verdicts};
 use std::sync::atomic::AtomicBool;
 
 /// Scenarios of the papers, by the beginning of their ids.
@@ -53,7 +53,7 @@ pub enum VerdictsError {
 }
 
 /// Scenarios whose id has one of the `filters` in it, or all of the papers' where there are none.
-pub fn scenarios(filters: &[String]) -> Vec<&'static Builtin> {
+pub fn scenarios(filters: &[String]) -> Vec<&'static BuiltinScenario> {
     let of_paper = |id: &str| PAPERS.iter().any(|paper| id.starts_with(paper));
     let picked = |id: &str| match filters {
         [] => of_paper(id),
@@ -67,40 +67,40 @@ pub fn scenarios(filters: &[String]) -> Vec<&'static Builtin> {
 /// # Errors
 /// A refused override, or a run that failed.
 pub fn judge_scenario(
-    builtin: &Builtin,
+    builtin: &BuiltinScenario,
     extent: &Extent,
     registry: &Registry,
     progress: &(dyn Fn(Progress) + Sync),
     cancel: &AtomicBool,
-) -> Result<Judged, VerdictsError> {
+) -> Result<ScenarioVerdicts, VerdictsError> {
     let forms = Forms::read((builtin.id, builtin.text), &extent.all_overrides(), extent.quick, registry)?;
     let scenario = &forms.extended;
-    let blank = Judged {
+    let blank = ScenarioVerdicts {
         id: scenario.id.clone(),
         title: scenario.title.clone(),
         source: scenario.source.clone(),
         seeds: extent.seeds,
         quick: extent.quick,
         machine: scenario.published.join(", "),
-        ..Judged::default()
+        ..ScenarioVerdicts::default()
     };
     let options = Options { seed: extent.seed, threads: extent.threads, quick: extent.quick, ..Options::default() };
-    if let Some(reason) = not_simulated(scenario) {
+    if let Some(reason) = skip_reason(scenario) {
         let nothing = Results::default();
         let claims = claims(scenario, &nothing, &nothing);
-        return Ok(Judged { not_run: reason, claims, ..blank });
+        return Ok(ScenarioVerdicts { not_run: reason, claims, ..blank });
     }
     let extended = run(scenario, registry, &options, progress, cancel)?;
-    let Some(form) = forms.differing() else {
+    let Some(form) = forms.differing_scenario() else {
         let panels = panels(&scenario.id, &extended);
-        return Ok(Judged { claims: claims(scenario, &extended, &extended), panels, ..blank });
+        return Ok(ScenarioVerdicts { claims: claims(scenario, &extended, &extended), panels, ..blank });
     };
     let differing = run(&form, registry, &options, progress, cancel)?;
     // Between two machines there is no addition of ours to weigh.
     let gains = if scenario.published.is_empty() { gains(&extended, &differing) } else { Vec::new() };
-    let published = replaced(&extended, differing);
+    let published = replace_variants(&extended, differing);
     let panels = panels(&scenario.id, &published);
-    Ok(Judged { claims: claims(scenario, &published, &extended), gains, panels, ..blank })
+    Ok(ScenarioVerdicts { claims: claims(scenario, &published, &extended), gains, panels, ..blank })
 }
 
 /// The claims of one scenario in the form that counts, and whether each is ours: a scenario of which all claims are a paper's is run as published
@@ -108,7 +108,7 @@ pub fn judge_scenario(
 ///
 /// # Errors
 /// A run that failed.
-pub(super) fn counted(
+pub(super) fn judge_counted(
     forms: &Forms,
     extent: &Extent,
     registry: &Registry,
@@ -119,28 +119,27 @@ pub(super) fn counted(
     let form = forms.published.as_ref().unwrap_or(own);
     let options = Options { seed: extent.seed, threads: extent.threads, quick: extent.quick, ..Options::default() };
     let results = |form: &Scenario, wanted: bool| {
-        let is_run =
-            not_simulated(form).is_none() && own.claims.iter().any(|claim| claim_is_ours(own, claim) == wanted);
+        let is_run = skip_reason(form).is_none() && own.claims.iter().any(|claim| is_own_claim(own, claim) == wanted);
         if is_run { run(form, registry, &options, progress, cancel) } else { Ok(Results::default()) }
     };
     let (published, extended) = (results(form, false)?, results(own, true)?);
     let judged = |claim| {
-        let ours = claim_is_ours(own, claim);
+        let ours = is_own_claim(own, claim);
         (ours, judge(claim, if ours { &extended } else { &published }))
     };
     Ok(own.claims.iter().map(judged).collect())
 }
 
-fn not_simulated(scenario: &Scenario) -> Option<String> {
+fn skip_reason(scenario: &Scenario) -> Option<String> {
     let measured = scenario.workload.services.iter().find(|service| !service.is_simulated());
     measured.map(|service| {
         format!("`{}` is a service of the real plant: `leeward run {} --plant real`", service.text, scenario.id)
     })
 }
 
-fn claims(scenario: &Scenario, published: &Results, extended: &Results) -> Vec<JudgedClaim> {
-    let both = |claim| JudgedClaim {
-        ours: claim_is_ours(scenario, claim),
+fn claims(scenario: &Scenario, published: &Results, extended: &Results) -> Vec<ClaimVerdicts> {
+    let both = |claim| ClaimVerdicts {
+        ours: is_own_claim(scenario, claim),
         bounds: bounds(claim),
         published: judge(claim, published),
         extended: judge(claim, extended),
@@ -154,7 +153,7 @@ fn bounds(claim: &ClaimSpec) -> Bounds {
 }
 
 /// Gives claims that were judged before what their scenarios say of the paper's number and of what is accepted today.
-pub fn complete(verdicts: &mut Verdicts) {
+pub fn fill_bounds(verdicts: &mut Verdicts) {
     for judged in &mut verdicts.scenarios {
         let Ok(scenario) = Scenario::builtin(&judged.id, &[], judged.quick) else { continue };
         for claim in &mut judged.claims {
@@ -164,12 +163,12 @@ pub fn complete(verdicts: &mut Verdicts) {
     }
 }
 
-fn claim_is_ours(scenario: &Scenario, claim: &ClaimSpec) -> bool {
+fn is_own_claim(scenario: &Scenario, claim: &ClaimSpec) -> bool {
     claim.ours || scenario.source.starts_with("ours") || scenario.source.starts_with("an addition")
 }
 
 /// `extended` with the rows of the variants that `published` has in the place of its own.
-fn replaced(extended: &Results, published: Results) -> Results {
+fn replace_variants(extended: &Results, published: Results) -> Results {
     let labels: Vec<String> = published.points.iter().map(|point| point.run.label.clone()).collect();
     let kept = |run: &RunKey| !labels.contains(&run.label);
     let mut all = extended.clone();
@@ -188,12 +187,12 @@ fn gains(extended: &Results, published: &Results) -> Vec<Gain> {
     let mut labels: Vec<&str> = published.points.iter().map(|point| point.run.label.as_str()).collect();
     labels.dedup();
     let most = |results: &Results, label: &str| {
-        let of_label = |point: &&Point| point.run.label == label;
+        let of_label = |point: &&PointRow| point.run.label == label;
         results.points.iter().filter(of_label).map(|point| point.workload.demand_rps).fold(0.0, f64::max)
     };
-    let at_most = |results: &Results, label: &str, field: fn(&Point) -> f64| {
+    let at_most = |results: &Results, label: &str, field: fn(&PointRow) -> f64| {
         let demand = most(results, label);
-        let here = |point: &&Point| point.run.label == label && point.workload.demand_rps == demand;
+        let here = |point: &&PointRow| point.run.label == label && point.workload.demand_rps == demand;
         median(&mut results.points.iter().filter(here).map(field).collect::<Vec<_>>())
     };
     let gain = |label: &str| Gain {

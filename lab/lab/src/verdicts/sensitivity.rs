@@ -1,14 +1,14 @@
 //! Which verdicts hang on what is invented: a scenario's claims judged in its own world and in others, and the page that says what flips.
 
 use super::forms::Forms;
-use super::run::{Extent, VerdictsError, counted};
-use super::worlds::{WORLDS, World};
-use crate::Builtin;
+use super::perturbations::{PERTURBATIONS, Perturbation};
+use super::run::{Extent, VerdictsError, judge_counted};
+use crate::BuiltinScenario;
 use crate::options::Progress;
 use crate::scenario::Scenario;
 use leeward_core::registry::Registry;
 use leeward_outcome::results::Verdict;
-use leeward_outcome::sensitivity::{Probed, ProbedClaim, Sensitivity, Told};
+use leeward_outcome::sensitivity::{ClaimSensitivity, MeasuredVerdict, ScenarioSensitivity, Sensitivity};
 use std::fmt::Write;
 use std::path::Path;
 use std::sync::atomic::AtomicBool;
@@ -18,12 +18,12 @@ use std::sync::atomic::AtomicBool;
 /// # Errors
 /// A refused override, or a run that failed.
 pub fn probe(
-    builtin: &Builtin,
+    builtin: &BuiltinScenario,
     extent: &Extent,
     registry: &Registry,
     progress: &(dyn Fn(&str, Progress) + Sync),
     cancel: &AtomicBool,
-) -> Result<Probed, VerdictsError> {
+) -> Result<ScenarioSensitivity, VerdictsError> {
     let name = format!("{}.toml", builtin.id);
     let own = Scenario::parse(&name, builtin.text, Path::new(""), &extent.overrides, extent.quick, registry)?;
     let judge = |name: &str, sections: &str, overrides: &[String]| {
@@ -31,14 +31,16 @@ pub fn probe(
         let mut all = extent.all_overrides();
         all.extend_from_slice(overrides);
         let forms = Forms::read((builtin.id, &text), &all, extent.quick, registry)?;
-        counted(&forms, extent, registry, &|done| progress(name, done), cancel)
+        judge_counted(&forms, extent, registry, &|done| progress(name, done), cancel)
     };
     let before = judge("its own world", "", &[])?;
-    let tell =
-        |claim: &leeward_outcome::results::Claim| Told { verdict: claim.verdict, measured: claim.measured.clone() };
-    let mut claims: Vec<ProbedClaim> = before
+    let tell = |claim: &leeward_outcome::results::Claim| MeasuredVerdict {
+        verdict: claim.verdict,
+        measured: claim.measured.clone(),
+    };
+    let mut claims: Vec<ClaimSensitivity> = before
         .iter()
-        .map(|(ours, claim)| ProbedClaim {
+        .map(|(ours, claim)| ClaimSensitivity {
             id: claim.id.clone(),
             text: claim.text.clone(),
             ours: *ours,
@@ -46,18 +48,18 @@ pub fn probe(
             others: Vec::new(),
         })
         .collect();
-    for world in WORLDS {
+    for world in PERTURBATIONS {
         let changed = world.change(&own);
         let now = changed.map(|changed| judge(world.name, &changed.sections, &changed.overrides)).transpose()?;
         for (index, claim) in claims.iter_mut().enumerate() {
             claim.others.push(now.as_ref().and_then(|now| now.get(index)).map(|(_, claim)| tell(claim)));
         }
     }
-    Ok(Probed {
+    Ok(ScenarioSensitivity {
         id: builtin.id.into(),
         seeds: extent.seeds,
         quick: extent.quick,
-        worlds: WORLDS.iter().map(|world| world.name.to_string()).collect(),
+        worlds: PERTURBATIONS.iter().map(|world| world.name.to_string()).collect(),
         claims,
     })
 }
@@ -80,13 +82,17 @@ pub fn sensitivity(all: &Sensitivity) -> String {
 }
 
 /// A claim in a world. Rows from before may be of other worlds, or of the same in another order.
-fn told<'a>(probed: &Probed, claim: &'a ProbedClaim, world: &World) -> Option<&'a Told> {
+fn measured_verdict<'a>(
+    probed: &ScenarioSensitivity,
+    claim: &'a ClaimSensitivity,
+    world: &Perturbation,
+) -> Option<&'a MeasuredVerdict> {
     let at = probed.worlds.iter().position(|name| name == world.name)?;
     claim.others.get(at)?.as_ref()
 }
 
 /// Name of a world in the tables' heads.
-fn column(index: usize) -> String {
+fn column_name(index: usize) -> String {
     format!("w{}", index + 1)
 }
 
@@ -95,17 +101,19 @@ fn worlds(all: &Sensitivity) -> String {
     let mut text = String::from(
         "\n## The worlds\n\n| | world | claims judged | verdicts that flip | of these, become or cease to be undecided |\n|---|---|---|---|---|\n",
     );
-    for (index, world) in WORLDS.iter().enumerate() {
+    for (index, world) in PERTURBATIONS.iter().enumerate() {
         let told = || {
             let claims = all.scenarios.iter().flat_map(|probed| probed.claims.iter().map(move |claim| (probed, claim)));
-            claims.filter_map(move |(probed, claim)| Some((claim.own.verdict, told(probed, claim, world)?.verdict)))
+            claims.filter_map(move |(probed, claim)| {
+                Some((claim.own.verdict, measured_verdict(probed, claim, world)?.verdict))
+            })
         };
         let flipped = || told().filter(|(then, now)| then != now);
         let soft = flipped().filter(|(then, now)| [then, now].contains(&&Verdict::Undecided)).count();
         let _ = writeln!(
             text,
             "| {} | {} | {} | {} | {soft} |",
-            column(index),
+            column_name(index),
             world.name,
             told().count(),
             flipped().count()
@@ -122,15 +130,16 @@ fn flips(all: &Sensitivity) -> String {
     let head = text.len();
     for probed in &all.scenarios {
         for claim in &probed.claims {
-            let hard = |told: &Told| {
+            let hard = |told: &MeasuredVerdict| {
                 ![claim.own.verdict, told.verdict].contains(&Verdict::Undecided) && told.verdict != claim.own.verdict
             };
-            let there = |(index, world)| Some((index, told(probed, claim, world).filter(|told| hard(told))?));
-            let flipped = WORLDS.iter().enumerate().filter_map(there);
+            let there =
+                |(index, world)| Some((index, measured_verdict(probed, claim, world).filter(|told| hard(told))?));
+            let flipped = PERTURBATIONS.iter().enumerate().filter_map(there);
             let places: Vec<String> =
-                flipped.map(|(index, told)| format!("{}: {}", column(index), told.measured)).collect();
+                flipped.map(|(index, told)| format!("{}: {}", column_name(index), told.measured)).collect();
             if !places.is_empty() {
-                let own = format!("{}: {}", claim.own.measured, claim.own.verdict.words());
+                let own = format!("{}: {}", claim.own.measured, claim.own.verdict.label());
                 let _ = writeln!(text, "| `{} {}` | {own} | {} |", probed.id, claim.id, places.join("; "));
             }
         }
@@ -141,24 +150,24 @@ fn flips(all: &Sensitivity) -> String {
     text
 }
 
-fn table(probed: &Probed) -> String {
+fn table(probed: &ScenarioSensitivity) -> String {
     let extent = if probed.quick { ", quick" } else { "" };
-    let columns: String = (0..WORLDS.len()).map(|index| format!(" {} |", column(index))).collect();
+    let columns: String = (0..PERTURBATIONS.len()).map(|index| format!(" {} |", column_name(index))).collect();
     let mut text = format!(
         "\n## {}\n\n{} seeds{extent}. `=` as in its own world, **yes** reproduced, **no** not reproduced, `?` undecided, `–` nothing to change or to judge.\n\n\
          | claim | own |{columns}\n|---|---|{}\n",
         probed.id,
         probed.seeds,
-        "---|".repeat(WORLDS.len())
+        "---|".repeat(PERTURBATIONS.len())
     );
     for claim in &probed.claims {
-        let cell = |world| match told(probed, claim, world).map(|told| told.verdict) {
+        let cell = |world| match measured_verdict(probed, claim, world).map(|told| told.verdict) {
             Some(Verdict::NotApplicable) | None => " – |".into(),
             Some(verdict) if verdict == claim.own.verdict => " = |".into(),
             Some(verdict) => format!(" {} |", short(verdict)),
         };
-        let cells: String = WORLDS.iter().map(cell).collect();
-        let _ = writeln!(text, "| `{}` | {} |{cells}", claim.id, claim.own.verdict.words());
+        let cells: String = PERTURBATIONS.iter().map(cell).collect();
+        let _ = writeln!(text, "| `{}` | {} |{cells}", claim.id, claim.own.verdict.label());
     }
     text
 }

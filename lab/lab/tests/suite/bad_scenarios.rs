@@ -2,7 +2,7 @@
 //! accepted.
 
 use leeward_lab::{Scenario, ScenarioError};
-use leeward_sim::config::{Aqm, Revoke, Start, Steal};
+use leeward_sim::config::{Aqm, InitialCores, RevokePolicy, StealAmount};
 use std::path::Path;
 
 const GOOD: &str = r#"id = "sample"
@@ -149,8 +149,8 @@ fn rules_of_cores_that_come_and_go() {
     let rules = allocator("revoke = \"idle\", steal = \"half\", start = \"all\"") + "\naqm = \"arrival\"";
     let read = read(&GOOD.replace("cores = 2", &rules), &[], false).unwrap().server;
     let scheduling = read.scheduling.unwrap();
-    assert_eq!((scheduling.revoke, scheduling.steal), (Revoke::Idle, Steal::Half));
-    assert_eq!((scheduling.start, read.aqm), (Start::All, Aqm::Arrival));
+    assert_eq!((scheduling.revoke, scheduling.steal), (RevokePolicy::Idle, StealAmount::Half));
+    assert_eq!((scheduling.start, read.aqm), (InitialCores::All, Aqm::Arrival));
 }
 
 #[test]

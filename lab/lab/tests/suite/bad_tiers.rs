@@ -28,7 +28,11 @@ fn a_good_tier_is_read() {
     let labels: Vec<&str> = scenario.controllers.iter().map(|variant| variant.label.as_str()).collect();
     assert_eq!(labels, ["SIP1", "SDB1-4", "ADP1-2-2@16us", "utune", "leeward", "ipi"]);
     let costs = |tier: usize| scenario.tiers[tier].tier.costs.clone();
-    assert_eq!((costs(0).line.0, costs(1).line.0), (100, 80), "a factor of 2 on all and of a half on the line");
+    assert_eq!(
+        (costs(0).cache_line.0, costs(1).cache_line.0),
+        (100, 80),
+        "a factor of 2 on all and of a half on the line"
+    );
     assert_eq!((costs(0).receive.0, costs(1).receive.0), (21_500, 4_000));
 }
 

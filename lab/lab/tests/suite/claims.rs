@@ -1,11 +1,11 @@
 //! Claims over results made by hand.
 
 use leeward_lab::claims::{Expression, judge};
-use leeward_lab::results::{Point, Results, RunKey, Shift, Verdict, Window, WorkloadKey};
+use leeward_lab::results::{PointRow, Results, RunKey, ShiftRow, Verdict, WindowRow, WorkloadKey};
 use leeward_lab::scenario::ClaimSpec;
 
 fn results() -> Results {
-    let point = |label: &str, demand_ratio: f64, seed: u64, goodput_rps: f64| Point {
+    let point = |label: &str, demand_ratio: f64, seed: u64, goodput_rps: f64| PointRow {
         run: RunKey::new(label.split(' ').next().unwrap(), label, seed),
         workload: WorkloadKey {
             service: "exp:10us".into(),
@@ -15,7 +15,7 @@ fn results() -> Results {
         },
         capacity_rps: 849_978.8,
         goodput_rps,
-        ..Point::default()
+        ..PointRow::default()
     };
     Results {
         points: vec![
@@ -27,8 +27,18 @@ fn results() -> Results {
             point("b", 2.0, 2, 500.0),
             point("b target=70us", 2.0, 1, 0.0),
         ],
-        windows: vec![Window { run: RunKey::new("a", "a", 1), start_s: 2.0, goodput_rps: 5.0, ..Window::default() }],
-        shifts: vec![Shift { run: RunKey::new("a", "a", 1), to_rps: 1.2e6, recovery_ms: 12.0, ..Shift::default() }],
+        windows: vec![WindowRow {
+            run: RunKey::new("a", "a", 1),
+            start_s: 2.0,
+            goodput_rps: 5.0,
+            ..WindowRow::default()
+        }],
+        shifts: vec![ShiftRow {
+            run: RunKey::new("a", "a", 1),
+            to_rps: 1.2e6,
+            recovery_ms: 12.0,
+            ..ShiftRow::default()
+        }],
         ..Results::default()
     }
 }

@@ -2,7 +2,7 @@
 //! make it panic.
 
 use leeward_lab::scenario::curves::CurvesFile;
-use leeward_threading::curves::{Curve, Curves, Knot};
+use leeward_threading::curves::{Curve, CurvePoint, Curves};
 use proptest::prelude::*;
 
 const GOOD: &str = r#"version = 1
@@ -42,7 +42,7 @@ fn parse(text: &str) -> Result<CurvesFile, String> {
 fn curves_come_back_as_they_were_written() {
     let file = parse(GOOD).unwrap();
     assert_eq!(file.curves.all().len(), 2);
-    assert_eq!(file.curves.all()[0].knots[1].p99_us, 110.25);
+    assert_eq!(file.curves.all()[0].points[1].p99_us, 110.25);
     assert_eq!(parse(&file.to_toml()), Ok(file.clone()));
     assert_eq!(file.check_for("hdsearch", "synthetic:128:500000:1", "a machine, 2 CPUs"), Ok(()));
     let other = file.check_for("hdsearch", "synthetic:128:500000:1", "another").unwrap_err().to_string();
@@ -105,23 +105,23 @@ fn any_file() -> impl Strategy<Value = CurvesFile> {
     let knot = (1e-3..1e6f64, 1e-3..1e9f64, 1.0..10.0f64, 1.0..10.0f64, 0.0..64.0f64, any::<u32>(), 0.0..1.0f64);
     let curve = (1..=9u16, proptest::collection::vec(knot, 2..6), 1.0..2.0f64).prop_map(|(cores, raw, beyond)| {
         let mut load = 0.0;
-        let knots: Vec<Knot> = raw
+        let knots: Vec<CurvePoint> = raw
             .into_iter()
             .map(|(step, p50_us, tail, further, cpu, samples, spread)| {
                 load += step;
                 let p99_us = p50_us * tail;
-                Knot { load, p50_us, p99_us, p999_us: p99_us * further, cpu, samples: samples.into(), spread }
+                CurvePoint { load, p50_us, p99_us, p999_us: p99_us * further, cpu, samples: samples.into(), spread }
             })
             .collect();
-        let setup = leeward_threading::Threading::Cores(cores);
-        Curve { setup, sustains: load * beyond, knots }
+        let setup = leeward_threading::ThreadingSetup::Cores(cores);
+        Curve { setup, max_load: load * beyond, points: knots }
     });
     (proptest::collection::vec(curve, 1..5), any::<String>()).prop_map(|(mut all, text)| {
         all.sort_by_key(|curve| curve.setup);
         all.dedup_by_key(|curve| curve.setup);
         let text: String = text.chars().filter(|c| !c.is_control()).take(100).collect();
         let (service, data) = (text.clone(), text.chars().rev().collect());
-        CurvesFile { service, data, made: text, machine: "m".into(), curves: Curves::new(all).unwrap() }
+        CurvesFile { service, data, command: text, machine: "m".into(), curves: Curves::new(all).unwrap() }
     })
 }
 

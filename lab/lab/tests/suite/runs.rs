@@ -256,7 +256,7 @@ fn a_search_by_draws_costs_every_controller_as_much() {
     let scenario = read(&SMALL.replace("[\"exp:10us\", \"const:20us\"]", "\"exp:10us\"").replace("[5, 50]", "50"));
     let search = |seed| {
         let (options, stop) = (Options { threads: Some(2), seed, ..Options::default() }, AtomicBool::new(false));
-        tune::tune_by_draws(&scenario, &leeward_controllers::builtin(), ("breakwater", 6), &options, &|_| {}, &stop)
+        tune::random_search(&scenario, &leeward_controllers::builtin(), ("breakwater", 6), &options, &|_| {}, &stop)
             .unwrap()
     };
     let tuning = search(1);
@@ -269,15 +269,15 @@ fn a_search_by_draws_costs_every_controller_as_much() {
 }
 
 /// Says that it has issued a credit, which no session holds.
-struct Liar;
+struct LyingController;
 
-impl Admission for Liar {
+impl Admission for LyingController {
     fn request(&mut self, _: &mut Session, _: &Arrival) -> Decision {
         Decision::Admit
     }
 }
 
-impl ControlLoop for Liar {
+impl ControlLoop for LyingController {
     fn period(&self) -> Nanos {
         Nanos::from_millis(1)
     }
@@ -289,7 +289,7 @@ impl ControlLoop for Liar {
     }
 }
 
-impl ClientHalf for Liar {
+impl ClientHalf for LyingController {
     fn gate(&mut self, _: Time, _: u32) -> Gate {
         Gate::Open
     }
@@ -304,12 +304,12 @@ fn a_run_that_contradicts_itself_gives_no_results() {
         source: "this test",
         params: &[],
         build_server: |_, environment| {
-            let cores = (0..environment.cores).map(|_| Box::new(Liar) as Box<dyn Admission>).collect();
-            Ok(ServerHalves { cores, control: Box::new(Liar) })
+            let cores = (0..environment.cores).map(|_| Box::new(LyingController) as Box<dyn Admission>).collect();
+            Ok(ServerHalves { cores, control: Box::new(LyingController) })
         },
         build_client: |_, _| {
             let config = ClientConfig { queue: 4, max_delay: Nanos::from_micros(500), max_outstanding: 4 };
-            Ok(ClientParts { half: Box::new(Liar), config })
+            Ok(ClientParts { half: Box::new(LyingController), config })
         },
     };
     registry.add(liar).unwrap();

@@ -2,13 +2,13 @@
 
 use leeward_lab::run::{Options, RunError, run};
 use leeward_lab::{Scenario, tune};
-use leeward_sim::config::Acquire;
+use leeward_sim::config::LockPolicy;
 use std::sync::atomic::AtomicBool;
 
 #[test]
 fn the_scenario_says_what_is_searched_for_and_who_may_be_refused() {
     let scenario = Scenario::builtin("lk-search", &[], false).unwrap();
-    let queries = scenario.workload.services[0].measured.as_ref().unwrap().to_string();
+    let queries = scenario.workload.services[0].requests.as_ref().unwrap().to_string();
     assert_eq!(queries, "search:words=1-4,common=1,match=any,results=10");
     let refused: Vec<&str> = scenario
         .controllers
@@ -17,7 +17,7 @@ fn the_scenario_says_what_is_searched_for_and_who_may_be_refused() {
         .map(|variant| variant.label.as_str())
         .collect();
     assert_eq!(refused, ["efficiency", "auto"]);
-    assert!(scenario.controllers.iter().all(|variant| variant.locks.acquire == Acquire::Plain));
+    assert!(scenario.controllers.iter().all(|variant| variant.locks.acquire == LockPolicy::Plain));
 }
 
 #[test]
@@ -27,15 +27,15 @@ fn what_must_be_measured_is_not_simulated() {
     let registry = leeward_controllers::builtin();
     let scenario = Scenario::builtin("lk-search", &[], true).unwrap();
     let error = run(&scenario, &registry, &Options::default(), &quiet, &cancel).unwrap_err();
-    assert!(matches!(&error, RunError::NotSimulated(what) if what == "search:words=1-4"), "{error}");
+    assert!(matches!(&error, RunError::SimUnsupported(what) if what == "search:words=1-4"), "{error}");
     // Nor do cores of a tier, which the simulator does not know.
     let cores = Scenario::builtin("mt-nine", &[], true).unwrap();
     let refused = run(&cores, &leeward_controllers::builtin(), &Options::default(), &|_| {}, &AtomicBool::new(false))
         .unwrap_err();
-    assert!(matches!(&refused, RunError::NotSimulated(what) if what == "CORE1"), "{refused}");
+    assert!(matches!(&refused, RunError::SimUnsupported(what) if what == "CORE1"), "{refused}");
     assert!(error.is_input() && error.to_string().contains("--plant real"));
     let error = tune::tune(&scenario, &registry, "seda", &Options::default(), &quiet, &cancel).unwrap_err();
-    assert!(matches!(error, RunError::NotSimulated(_)), "{error}");
+    assert!(matches!(error, RunError::SimUnsupported(_)), "{error}");
 }
 
 #[test]

@@ -1,39 +1,41 @@
 //! Training on a bench whose truth is known, and advice from curves that are.
 
 use leeward_core::units::{Nanos, Rate};
-use leeward_lab::training::advice::{Confidence, Question, advise, to_train};
-use leeward_lab::training::{Arrivals, Bench, Candidate, Plan, Sample, ServedTier, Trained, Trial, Wanted, train};
+use leeward_lab::training::advice::{AdviceQuery, Confidence, advise, training_range};
+use leeward_lab::training::{
+    Arrivals, Bench, Candidate, Measurement, ServiceTier, ServiceTierSpec, TrainingOutcome, TrainingPlan, Trial, train,
+};
 use leeward_outcome::Percentiles;
-use leeward_threading::curves::{Curve, Curves, Knot, Tail};
-use leeward_threading::{Handling, Threading, Wait};
+use leeward_threading::curves::{Curve, CurvePoint, Curves, TailPercentile};
+use leeward_threading::{Handling, ThreadingSetup, Wait};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
 /// Latencies by formula: in-line polls take 100 us and end at 1,000/s per thread, dispatched ones 150 and 4,000, blocking adds 60 us.
 #[derive(Default)]
-struct Formula {
-    asked: Mutex<Vec<(Threading, f64, u64)>>,
+struct FormulaBench {
+    trials: Mutex<Vec<(ThreadingSetup, f64, u64)>>,
     stop_after: Option<usize>,
     is_late: bool,
 }
 
-fn truth(setup: Threading) -> (f64, f64) {
+fn true_performance(setup: ThreadingSetup) -> (f64, f64) {
     let setup = setup.setup().unwrap();
     let (us, each) = if setup.handling == Handling::InLine { (100.0, 1_000.0) } else { (150.0, 4_000.0) };
     let threads = f64::from(setup.network.max(setup.worker));
     (if setup.wait == Wait::Block { us + 60.0 } else { us }, each * threads)
 }
 
-impl Bench for Formula {
-    fn measure(&self, trial: &Trial<'_>, stop: &AtomicBool) -> Result<Sample, leeward_lab::run::RunError> {
+impl Bench for FormulaBench {
+    fn measure(&self, trial: &Trial<'_>, stop: &AtomicBool) -> Result<Measurement, leeward_lab::run::RunError> {
         let Trial { candidate, load, requests, round } = *trial;
         let Candidate::Setup(setup) = candidate else { unreachable!("training measures setups") };
-        let mut asked = self.asked.lock().unwrap();
+        let mut asked = self.trials.lock().unwrap();
         asked.push((setup, load.0, requests));
         if self.stop_after == Some(asked.len()) {
             stop.store(true, Ordering::Relaxed);
         }
-        let (us, capacity) = truth(setup);
+        let (us, capacity) = true_performance(setup);
         let completed = if self.is_late { 0 } else { (requests as f64 * (capacity / load.0).min(1.0)) as u64 };
         // A queue's bend, and a little that differs from round to round.
         let us = us * (1.0 + 0.2 * (load.0 / capacity).min(1.0).powi(4)) * (1.0 + 0.001 * f64::from(round));
@@ -47,46 +49,46 @@ impl Bench for Formula {
             p999: at(1.1),
             max: at(1.2),
         };
-        Ok(Sample { issued: requests, completed, latency, cpu: 1.0, late: self.is_late, moods: 0.0 })
+        Ok(Measurement { issued: requests, completed, latency, cpu: 1.0, clients_late: self.is_late, noise: 0.0 })
     }
 }
 
-fn plan(setups: &[&str]) -> Plan {
-    Plan::new(setups.iter().map(|setup| setup.parse().unwrap()).collect())
+fn plan(setups: &[&str]) -> TrainingPlan {
+    TrainingPlan::new(setups.iter().map(|setup| setup.parse().unwrap()).collect())
 }
 
-fn trained(bench: &Formula, plan: &Plan) -> Trained {
+fn train_all(bench: &FormulaBench, plan: &TrainingPlan) -> TrainingOutcome {
     train(bench, plan, &|_| (), &|| false, &AtomicBool::new(false)).unwrap()
 }
 
 #[test]
 fn training_finds_what_setups_sustain_and_how_long_they_take() {
-    let bench = Formula::default();
-    let trained = trained(&bench, &plan(&["SIP1", "SDB1-4", "SDP1-4"]));
-    assert!(!trained.cut_short && trained.left_out.is_empty());
+    let bench = FormulaBench::default();
+    let trained = train_all(&bench, &plan(&["SIP1", "SDB1-4", "SDP1-4"]));
+    assert!(!trained.timed_out && trained.excluded.is_empty());
     for curve in trained.curves.all() {
-        let (us, capacity) = truth(curve.setup);
-        assert!((0.9..=1.03).contains(&(curve.sustains / capacity)), "{}: {}", curve.setup, curve.sustains);
-        let low = curve.latency(Tail::P99, Rate(curve.knots[0].load)).unwrap().as_micros_f64();
+        let (us, capacity) = true_performance(curve.setup);
+        assert!((0.9..=1.03).contains(&(curve.max_load / capacity)), "{}: {}", curve.setup, curve.max_load);
+        let low = curve.latency(TailPercentile::P99, Rate(curve.points[0].load)).unwrap().as_micros_f64();
         assert!((low / us - 1.0).abs() < 0.01, "{}: {low}", curve.setup);
     }
     // From a hundredth of the best's capacity.
-    let lowest = trained.curves.all()[0].knots[0].load;
+    let lowest = trained.curves.all()[0].points[0].load;
     assert!((100.0..300.0).contains(&lowest), "{lowest}");
 }
 
 #[test]
 fn losers_are_measured_no_further() {
-    let bench = Formula::default();
-    let plan = Plan { loads: Some((Rate(100.0), Rate(800.0))), ..plan(&["SIP1", "SIB1", "SDB1-4"]) };
-    let trained = trained(&bench, &plan);
-    let asked = bench.asked.lock().unwrap();
+    let bench = FormulaBench::default();
+    let plan = TrainingPlan { loads: Some((Rate(100.0), Rate(800.0))), ..plan(&["SIP1", "SIB1", "SDB1-4"]) };
+    let trained = train_all(&bench, &plan);
+    let asked = bench.trials.lock().unwrap();
     let requests = |setup: &str| {
-        let setup: Threading = setup.parse().unwrap();
+        let setup: ThreadingSetup = setup.parse().unwrap();
         asked.iter().filter(|(asked, ..)| *asked == setup).map(|(.., requests)| *requests).max()
     };
     assert_eq!((requests("SIP1"), requests("SIB1"), requests("SDB1-4")), (Some(2_000), Some(500), Some(500)));
-    let samples = |setup: &str| trained.curves.of(setup.parse().unwrap()).unwrap().knots[0].samples;
+    let samples = |setup: &str| trained.curves.get(setup.parse().unwrap()).unwrap().points[0].samples;
     assert_eq!((samples("SIP1"), samples("SIB1")), (2_000, 500));
     // In turns: at each load everybody before the next load.
     let loads: Vec<f64> = asked.iter().map(|(_, load, _)| *load).collect();
@@ -95,31 +97,32 @@ fn losers_are_measured_no_further() {
 
 #[test]
 fn a_setup_that_sustains_nothing_is_left_out() {
-    let plan = Plan { loads: Some((Rate(1_500.0), Rate(3_000.0))), ..plan(&["SIP1", "SDB1-4"]) };
-    let trained = trained(&Formula::default(), &plan);
-    assert_eq!(trained.left_out, ["SIP1".parse().unwrap()]);
-    let plan = Plan { loads: Some((Rate(1e6), Rate(2e6))), ..plan };
-    let error = train(&Formula::default(), &plan, &|_| (), &|| false, &AtomicBool::new(false)).unwrap_err();
+    let plan = TrainingPlan { loads: Some((Rate(1_500.0), Rate(3_000.0))), ..plan(&["SIP1", "SDB1-4"]) };
+    let trained = train_all(&FormulaBench::default(), &plan);
+    assert_eq!(trained.excluded, ["SIP1".parse().unwrap()]);
+    let plan = TrainingPlan { loads: Some((Rate(1e6), Rate(2e6))), ..plan };
+    let error = train(&FormulaBench::default(), &plan, &|_| (), &|| false, &AtomicBool::new(false)).unwrap_err();
     assert!(error.to_string().contains("train at lower loads"), "{error}");
 }
 
 #[test]
 fn an_end_of_time_leaves_what_there_is_and_a_stop_nothing() {
-    let bench = Formula::default();
-    let plan = Plan { loads: Some((Rate(100.0), Rate(3_000.0))), ..plan(&["SDB1-4"]) };
-    let over = || bench.asked.lock().unwrap().len() > 8;
+    let bench = FormulaBench::default();
+    let plan = TrainingPlan { loads: Some((Rate(100.0), Rate(3_000.0))), ..plan(&["SDB1-4"]) };
+    let over = || bench.trials.lock().unwrap().len() > 8;
     let trained = train(&bench, &plan, &|_| (), &over, &AtomicBool::new(false)).unwrap();
-    assert!(trained.cut_short);
-    assert!(trained.curves.all()[0].sustains < 3_000.0);
-    let bench = Formula { stop_after: Some(5), ..Formula::default() };
+    assert!(trained.timed_out);
+    assert!(trained.curves.all()[0].max_load < 3_000.0);
+    let bench = FormulaBench { stop_after: Some(5), ..FormulaBench::default() };
     let stopped = train(&bench, &plan, &|_| (), &|| false, &AtomicBool::new(false)).unwrap_err();
     assert_eq!(stopped.to_string(), "cancelled");
-    assert_eq!(bench.asked.lock().unwrap().len(), 5);
+    assert_eq!(bench.trials.lock().unwrap().len(), 5);
 }
 
 fn curve(setup: &str, us: f64, cpu: f64, sustains: f64) -> Curve {
-    let knot = |load| Knot { load, p50_us: us / 2.0, p99_us: us, p999_us: us * 2.0, cpu, samples: 2_000, spread: 0.02 };
-    Curve { setup: setup.parse().unwrap(), knots: vec![knot(10.0), knot(sustains)], sustains }
+    let knot =
+        |load| CurvePoint { load, p50_us: us / 2.0, p99_us: us, p999_us: us * 2.0, cpu, samples: 2_000, spread: 0.02 };
+    Curve { setup: setup.parse().unwrap(), points: vec![knot(10.0), knot(sustains)], max_load: sustains }
 }
 
 #[test]
@@ -130,31 +133,35 @@ fn advice_is_few_setups_and_a_frugal_one() {
         curve("SDP1-4", 160.0, 1.5, 5_000.0),
         curve("SDB1-16", 200.0, 0.3, 20_000.0),
     ];
-    let question =
-        Question { slo: Nanos::from_micros(300), tail: Tail::P99, lowest: Rate(50.0), highest: Rate(8_000.0) };
+    let question = AdviceQuery {
+        slo: Nanos::from_micros(300),
+        tail: TailPercentile::P99,
+        min_load: Rate(50.0),
+        max_load: Rate(8_000.0),
+    };
     let advice = advise(&Curves::new(all).unwrap(), &question);
     let steps: Vec<String> = advice.steps.iter().map(|(from, setup)| format!("{setup} from {:.0}", from.0)).collect();
     // SIP2 is within 5 % of SIP1 and lasts longer.
     assert_eq!(steps, ["SIP2 from 50", "SDP1-4 from 1800", "SDB1-16 from 4500"]);
-    let alone = advice.alone.unwrap();
+    let alone = advice.single.unwrap();
     assert_eq!((alone.setup.to_string().as_str(), alone.factor), ("SDB1-16", 2.0));
-    assert_eq!(advice.frugal.unwrap().setup.to_string(), "SDB1-16");
-    assert_eq!(advice.kept_to, Some(Rate(8_000.0)));
+    assert_eq!(advice.cheapest.unwrap().setup.to_string(), "SDB1-16");
+    assert_eq!(advice.max_slo_load, Some(Rate(8_000.0)));
     let first = &advice.rows[0];
     assert_eq!((first.best.to_string().as_str(), first.confidence), ("SIP1", Confidence::Tie));
     assert_eq!(advice.rows[9].confidence, Confidence::Sure);
     // Beyond the objective nothing is kept.
     let tight = advise(
         &Curves::new(vec![curve("SIP1", 100.0, 1.0, 1_000.0)]).unwrap(),
-        &Question { slo: Nanos(99_000), ..question },
+        &AdviceQuery { slo: Nanos(99_000), ..question },
     );
-    assert_eq!((tight.kept_to, tight.frugal, tight.rows[9].best.to_string().as_str()), (None, None, "SIP1"));
+    assert_eq!((tight.max_slo_load, tight.cheapest, tight.rows[9].best.to_string().as_str()), (None, None, "SIP1"));
 }
 
 #[test]
 fn of_two_that_may_be_the_best_the_one_that_bears_more_is_advised() {
     let advised = |spread: f64| {
-        let knot = |load: f64, us: f64| Knot {
+        let knot = |load: f64, us: f64| CurvePoint {
             load,
             p50_us: us / 2.0,
             p99_us: us,
@@ -166,11 +173,15 @@ fn of_two_that_may_be_the_best_the_one_that_bears_more_is_advised() {
         let steep = vec![knot(10.0, 100.0), knot(900.0, 100.0), knot(1_000.0, 400.0)];
         let level = vec![knot(10.0, 110.0), knot(2_000.0, 110.0)];
         let curves = vec![
-            Curve { setup: "SIP1".parse().unwrap(), knots: steep, sustains: 1_000.0 },
-            Curve { setup: "SDB1-4".parse().unwrap(), knots: level, sustains: 2_000.0 },
+            Curve { setup: "SIP1".parse().unwrap(), points: steep, max_load: 1_000.0 },
+            Curve { setup: "SDB1-4".parse().unwrap(), points: level, max_load: 2_000.0 },
         ];
-        let question =
-            Question { slo: Nanos::from_millis(1), tail: Tail::P99, lowest: Rate(840.0), highest: Rate(860.0) };
+        let question = AdviceQuery {
+            slo: Nanos::from_millis(1),
+            tail: TailPercentile::P99,
+            min_load: Rate(840.0),
+            max_load: Rate(860.0),
+        };
         let advice = advise(&Curves::new(curves).unwrap(), &question);
         (advice.steps[0].1.to_string(), advice.rows[0].best.to_string(), advice.rows[0].confidence)
     };
@@ -181,19 +192,19 @@ fn of_two_that_may_be_the_best_the_one_that_bears_more_is_advised() {
 /// A simulated tier with gRPC's costs and the paper's leaves.
 fn tier() -> leeward_sim::SimConfig {
     use leeward_sim::config::{SimConfig, Workload};
-    use leeward_sim::service::Service;
-    use leeward_sim::threads::model::{Ask, Gather, Leaves, Sharing, Tails, Tier};
+    use leeward_sim::service_time::ServiceTime;
+    use leeward_sim::threads::model::{Gather, LeafSelection, Leaves, Sharing, TailModel, Tier};
     let us = Nanos::from_micros;
-    let leaf = Service::parse("lognormal:320us:0.1").unwrap();
+    let leaf = ServiceTime::parse("lognormal:320us:0.1").unwrap();
     let leaves = Leaves {
         count: 4,
-        ask: Ask::All,
+        selection: LeafSelection::All,
         service: leaf,
         servers: 5,
         per_call: Nanos::ZERO,
         host_call: Nanos::ZERO,
         rtt: us(20),
-        tails: Tails::default(),
+        tails: TailModel::default(),
     };
     let tier = Tier {
         cpus: 36,
@@ -206,7 +217,7 @@ fn tier() -> leeward_sim::SimConfig {
         threading: "SIP1".parse().unwrap(),
         policy: None,
     };
-    let testbed = SimConfig::testbed(Service::Constant(us(24)), 1.0);
+    let testbed = SimConfig::testbed(ServiceTime::Constant(us(24)), 1.0);
     let workload = Workload { clients: 1, ..testbed.workload.clone() };
     SimConfig { tier: Some(Box::new(tier)), workload, ..testbed }
 }
@@ -214,19 +225,19 @@ fn tier() -> leeward_sim::SimConfig {
 #[test]
 fn a_simulated_tier_is_trained_the_same_on_any_number_of_threads() {
     let bench = leeward_lab::training::SimulatedTier::new(tier());
-    let plan = Plan {
+    let plan = TrainingPlan {
         loads: Some((Rate(200.0), Rate(4_000.0))),
-        least: 100,
-        most: 200,
+        min_requests: 100,
+        max_requests: 200,
         ..plan(&["SIP1", "SDB1-16", "AIP1-0-1"])
     };
     let run = || train(&bench, &plan, &|_| (), &|| false, &AtomicBool::new(false)).unwrap();
     let one = rayon::ThreadPoolBuilder::new().num_threads(1).build().unwrap().install(run);
     assert_eq!(one, run());
-    let sustains = |setup: &str| one.curves.of(setup.parse().unwrap()).unwrap().sustains;
+    let sustains = |setup: &str| one.curves.get(setup.parse().unwrap()).unwrap().max_load;
     // One in-line thread is held for the whole request, an async one is not.
     assert!(sustains("SIP1") < sustains("AIP1-0-1"), "{:?}", one.curves);
-    let cores = Plan { setups: vec![Threading::Cores(2)], ..plan };
+    let cores = TrainingPlan { setups: vec![ThreadingSetup::Cores(2)], ..plan };
     let error = train(&bench, &cores, &|_| (), &|| false, &AtomicBool::new(false)).unwrap_err();
     assert!(error.to_string().contains("CORE2` is measured, not simulated"), "{error}");
 }
@@ -234,10 +245,10 @@ fn a_simulated_tier_is_trained_the_same_on_any_number_of_threads() {
 #[test]
 fn there_is_a_choice_at_the_highest_load() {
     let loads = (Rate(100.0), Rate(800.0));
-    let plan = Plan { loads: Some(to_train(loads)), ..plan(&["SDB1-4", "SIP1", "SIB1"]) };
-    let curves = trained(&Formula::default(), &plan).curves;
-    let (slo, tail) = (Nanos::from_millis(1), Tail::P99);
-    let advice = advise(&curves, &Question { slo, tail, lowest: loads.0, highest: loads.1 });
+    let plan = TrainingPlan { loads: Some(training_range(loads)), ..plan(&["SDB1-4", "SIP1", "SIB1"]) };
+    let curves = train_all(&FormulaBench::default(), &plan).curves;
+    let (slo, tail) = (Nanos::from_millis(1), TailPercentile::P99);
+    let advice = advise(&curves, &AdviceQuery { slo, tail, min_load: loads.0, max_load: loads.1 });
     let last = advice.rows.last().unwrap();
     assert_eq!((last.load, last.best.to_string()), (loads.1, "SIP1".into()));
     assert!(last.second.is_some(), "{last:?}");
@@ -245,16 +256,16 @@ fn there_is_a_choice_at_the_highest_load() {
 
 #[test]
 fn late_clients_are_told_of() {
-    let bench = Formula { is_late: true, ..Formula::default() };
-    let plan = Plan { loads: Some((Rate(100.0), Rate(400.0))), ..plan(&["SIP1"]) };
+    let bench = FormulaBench { is_late: true, ..FormulaBench::default() };
+    let plan = TrainingPlan { loads: Some((Rate(100.0), Rate(400.0))), ..plan(&["SIP1"]) };
     let error = train(&bench, &plan, &|_| (), &|| false, &AtomicBool::new(false)).unwrap_err().to_string();
-    let measured = bench.asked.lock().unwrap().len();
+    let measured = bench.trials.lock().unwrap().len();
     assert!(error.contains(&format!("in {measured} of {measured} measurements the clients were late")), "{error}");
 }
 
 #[test]
 fn services_with_leaves_are_measured_as_they_are_served() {
-    let wanted = Wanted {
+    let wanted = ServiceTierSpec {
         data: Some("synthetic:2000:20:1".into()),
         leaves: 2,
         cpus: 1,
@@ -263,7 +274,7 @@ fn services_with_leaves_are_measured_as_they_are_served() {
         seed: 1,
     };
     let stop = AtomicBool::new(false);
-    let tier = ServedTier::start("set-algebra", &wanted, &|_| ()).unwrap();
+    let tier = ServiceTier::start("set-algebra", &wanted, &|_| ()).unwrap();
     assert_eq!((tier.name(), tier.data()), ("sets", "synthetic:2000:20:1"));
     let trial = |candidate| Trial { candidate, load: Rate(200.0), requests: 60, round: 0 };
     let measure = |setup: &str| tier.measure(&trial(Candidate::Setup(setup.parse().unwrap())), &stop);
@@ -272,14 +283,14 @@ fn services_with_leaves_are_measured_as_they_are_served() {
         let sample = measure(setup).unwrap();
         assert!(sample.issued > 20 && sample.completed <= sample.issued, "{setup}: {sample:?}");
     }
-    let knot = |load| Knot { load, p50_us: 1.0, p99_us: 2.0, p999_us: 3.0, cpu: 1.0, samples: 500, spread: 0.1 };
+    let knot = |load| CurvePoint { load, p50_us: 1.0, p99_us: 2.0, p999_us: 3.0, cpu: 1.0, samples: 500, spread: 0.1 };
     let curve =
-        |setup: &str| Curve { setup: setup.parse().unwrap(), knots: vec![knot(10.0), knot(900.0)], sustains: 900.0 };
+        |setup: &str| Curve { setup: setup.parse().unwrap(), points: vec![knot(10.0), knot(900.0)], max_load: 900.0 };
     let curves = Arc::new(Curves::new(vec![curve("SIB1"), curve("ADB1-1-1")]).unwrap());
     assert!(tier.measure(&trial(Candidate::Policy(&curves)), &stop).unwrap().issued > 20);
     let refused = measure("CORE1").unwrap_err();
     assert!(refused.is_input() && refused.to_string().starts_with("CORE1 can't be changed to"), "{refused}");
-    assert!(!ServedTier::is_known("echo") && ServedTier::is_known("hdsearch"));
-    let nothing = Wanted { data: Some("synthetic:0:0:0".into()), ..wanted };
-    assert!(ServedTier::start("hdsearch", &nothing, &|_| ()).err().is_some_and(|error| error.is_input()));
+    assert!(!ServiceTier::is_known("echo") && ServiceTier::is_known("hdsearch"));
+    let nothing = ServiceTierSpec { data: Some("synthetic:0:0:0".into()), ..wanted };
+    assert!(ServiceTier::start("hdsearch", &nothing, &|_| ()).err().is_some_and(|error| error.is_input()));
 }

@@ -2,21 +2,22 @@
 
 use leeward_controllers::breakwater;
 use leeward_core::registry::{Algorithm, Registry};
-use leeward_core::server::{ControlLoop, CoresGranted, Downstream, Gauges, ServerHalves, Signals};
+use leeward_core::server::{ControlLoop, CoreGrant, Downstream, Gauges, ServerHalves, Signals};
 use leeward_core::units::Nanos;
 use leeward_lab::results::Verdict;
 use leeward_lab::scenario::Scenario;
 use leeward_lab::verdicts::{
-    Expectations, Extent, WORLDS, complete, figures, judge_scenario, markdown, notes, probe, scenarios, sensitivity,
+    Expectations, Extent, PERTURBATIONS, figure_notes, figures, fill_bounds, judge_scenario, markdown, probe,
+    scenarios, sensitivity,
 };
-use leeward_lab::{Builtin, builtin_scenarios};
+use leeward_lab::{BuiltinScenario, builtin_scenarios};
 use leeward_outcome::sensitivity::Sensitivity;
-use leeward_outcome::verdicts::{Gain, Judged, Verdicts};
+use leeward_outcome::verdicts::{Gain, ScenarioVerdicts, Verdicts};
 use std::path::Path;
 use std::sync::atomic::AtomicBool;
 
 /// A small scenario whose claims hang on Breakwater's law.
-const SMALL: Builtin = Builtin {
+const SMALL: BuiltinScenario = BuiltinScenario {
     id: "small",
     text: r#"
 id = "small"
@@ -74,7 +75,7 @@ fn every_scenario_can_be_judged_by_as_many_seeds_as_a_verdict_takes() {
 /// Claims of µTune are judged on the machine that its authors measured, in every scenario that redraws one of its figures.
 #[test]
 fn every_claim_of_utune_is_judged_on_its_machine() {
-    let of_paper = |builtin: &&Builtin| {
+    let of_paper = |builtin: &&BuiltinScenario| {
         let scenario = Scenario::builtin(builtin.id, &[], true).unwrap_or_else(|error| panic!("{error}"));
         scenario.source.starts_with("µTune").then_some(scenario).map(|scenario| (builtin.id, scenario.published))
     };
@@ -89,25 +90,25 @@ fn extent(seeds: u32) -> Extent {
     Extent { seeds, seed: 101, quick: false, overrides: Vec::new(), threads: Some(2) }
 }
 
-fn judge(builtin: &Builtin, registry: &Registry, seeds: u32) -> Judged {
+fn judge(builtin: &BuiltinScenario, registry: &Registry, seeds: u32) -> ScenarioVerdicts {
     judge_scenario(builtin, &extent(seeds), registry, &|_| {}, &AtomicBool::new(false)).unwrap()
 }
 
 /// A slow half that never sees a delay: the pool grows whatever waits.
-struct Blind(Box<dyn ControlLoop>);
+struct BlindControl(Box<dyn ControlLoop>);
 
-impl ControlLoop for Blind {
+impl ControlLoop for BlindControl {
     fn period(&self) -> Nanos {
         self.0.period()
     }
     fn tick(&mut self, signals: &Signals) {
         self.0.tick(&Signals { packet_delay: Nanos::ZERO, run_delay: Nanos::ZERO, ..*signals });
     }
-    fn cores_granted(&mut self, event: &CoresGranted) {
-        self.0.cores_granted(event);
+    fn on_core_grant(&mut self, event: &CoreGrant) {
+        self.0.on_core_grant(event);
     }
-    fn downstream(&mut self, event: &Downstream) {
-        self.0.downstream(event);
+    fn set_downstream(&mut self, event: &Downstream) {
+        self.0.set_downstream(event);
     }
     fn gauges(&self) -> Gauges {
         self.0.gauges()
@@ -115,12 +116,12 @@ impl ControlLoop for Blind {
 }
 
 /// All algorithms, with a change planted in Breakwater's law.
-fn planted() -> Registry {
+fn registry_with_defect() -> Registry {
     let mut registry = leeward_controllers::builtin();
     registry.replace(Algorithm {
         build_server: |params, environment| {
             let ServerHalves { cores, control } = (breakwater::ALGORITHM.build_server)(params, environment)?;
-            Ok(ServerHalves { cores, control: Box::new(Blind(control)) })
+            Ok(ServerHalves { cores, control: Box::new(BlindControl(control)) })
         },
         ..breakwater::ALGORITHM
     });
@@ -131,7 +132,7 @@ fn planted() -> Registry {
 #[test]
 fn a_papers_machine_is_what_its_claims_are_judged_on() {
     let text = SMALL.text.replace("[run]", "[published]\nset = [\"server.costs.send=20us\"]\n[run]");
-    let builtin = Builtin { text: Box::leak(text.into_boxed_str()), ..SMALL };
+    let builtin = BuiltinScenario { text: Box::leak(text.into_boxed_str()), ..SMALL };
     let (judged, plain) =
         (judge(&builtin, &leeward_controllers::builtin(), 1), judge(&SMALL, &leeward_controllers::builtin(), 1));
     assert_eq!((judged.machine.as_str(), judged.gains.len()), ("server.costs.send=20us", 0));
@@ -149,14 +150,14 @@ fn a_claim_flips_in_the_worlds_that_it_hangs_on() {
     let claim = "[[claim]]\nid = \"capacity\"\ntext = \"Capacity\"\npaper = \"850k\"\nmeasure = \"capacity_rps{none} / 1000\"\nmin = 848\nmax = 852\n";
     let text = SMALL.text.replace("200ms", "1ms").replace("300ms", "3ms");
     let text = text.split("[[claim]]").next().unwrap().to_string() + claim;
-    let builtin = Builtin { text: Box::leak(text.into_boxed_str()), ..SMALL };
+    let builtin = BuiltinScenario { text: Box::leak(text.into_boxed_str()), ..SMALL };
     let never = AtomicBool::new(false);
     let probe = || probe(&builtin, &extent(2), &leeward_controllers::builtin(), &|_, _| {}, &never).unwrap();
     let probed = probe();
     assert_eq!(probed, probe(), "the same seeds, the same verdicts");
     let claim = &probed.claims[0];
     assert_eq!((claim.own.verdict, claim.own.measured.as_str()), (Verdict::Reproduced, "850 (850–850)"));
-    let flips: Vec<&str> = WORLDS
+    let flips: Vec<&str> = PERTURBATIONS
         .iter()
         .zip(&claim.others)
         .filter(|(_, told)| told.as_ref().is_some_and(|told| told.verdict == Verdict::NotReproduced))
@@ -194,7 +195,7 @@ fn a_claim_that_was_judged_before_learns_its_bounds_and_the_table_says_where_add
         extended_p99_us: 1.0,
     };
     judged.gains = vec![gain("a", 110.0), gain("b", 95.0), gain("c", 100.5), gain("none", 5.0)];
-    complete(&mut verdicts);
+    fill_bounds(&mut verdicts);
     let bounds = verdicts.scenarios[0].claims[0].bounds;
     assert_eq!((bounds.number, bounds.min, bounds.max), (Some(0.7), Some(0.35), Some(1.05)));
     let page = markdown(&verdicts);
@@ -222,7 +223,7 @@ fn a_scenario_with_a_panel_is_judged_with_its_curves() {
 
 #[test]
 fn every_figure_is_drawn_or_says_why_not() {
-    let notes = notes();
+    let notes = figure_notes();
     assert_eq!(notes.len(), figures().len());
     let drawn: Vec<&str> =
         notes.iter().filter(|note| note.reason.is_empty()).map(|note| note.figure.as_str()).collect();
@@ -236,10 +237,10 @@ fn every_figure_is_drawn_or_says_why_not() {
 fn a_planted_change_of_a_law_flips_a_verdict() {
     let before = judge(&SMALL, &leeward_controllers::builtin(), 3);
     assert!(before.claims.iter().all(|claim| claim.verdict() == Verdict::Reproduced), "{:?}", before.claims);
-    let written = Expectations::of(std::slice::from_ref(&before), &extent(3));
+    let written = Expectations::from_verdicts(std::slice::from_ref(&before), &extent(3));
     let again = judge(&SMALL, &leeward_controllers::builtin(), 3);
-    assert_eq!(written.flips(&Expectations::of(&[again], &extent(3))), Vec::<String>::new());
-    let flips = written.flips(&Expectations::of(&[judge(&SMALL, &planted(), 3)], &extent(3)));
+    assert_eq!(written.flips(&Expectations::from_verdicts(&[again], &extent(3))), Vec::<String>::new());
+    let flips = written.flips(&Expectations::from_verdicts(&[judge(&SMALL, &registry_with_defect(), 3)], &extent(3)));
     assert!(flips.iter().any(|flip| flip.starts_with("small in-time: was reproduced")), "{flips:?}");
 }
 
@@ -255,7 +256,8 @@ fn infinite_ratios_count() {
 #[test]
 fn expectations_are_read_as_they_are_written() {
     let judged = judge(&SMALL, &leeward_controllers::builtin(), 2);
-    let written = Expectations::of(&[judged], &Extent { overrides: vec!["run.window=1ms".into()], ..extent(2) });
+    let written =
+        Expectations::from_verdicts(&[judged], &Extent { overrides: vec!["run.window=1ms".into()], ..extent(2) });
     assert_eq!(Expectations::parse(&written.text()).unwrap(), written);
     let now = Expectations::parse("seeds 2\nseed 101\nscenario small\n").unwrap();
     assert_eq!(written.flips(&now).len(), 2, "claims that are gone");
@@ -311,7 +313,7 @@ fn the_table_of_worlds_is_up_to_date() {
     let kept: Sensitivity = serde_json::from_str(&data).unwrap();
     let page = std::fs::read_to_string(docs().join("sensitivity.md")).unwrap();
     assert!(page == sensitivity(&kept), "docs/sensitivity.md is not made of docs/sensitivity.json");
-    let today: Vec<&str> = WORLDS.iter().map(|world| world.name).collect();
+    let today: Vec<&str> = PERTURBATIONS.iter().map(|world| world.name).collect();
     for probed in &kept.scenarios {
         assert_eq!(probed.worlds, today, "{}: `leeward verdicts --sensitivity` judges it anew", probed.id);
         assert!(probed.claims.iter().all(|claim| claim.others.len() == today.len()), "{}", probed.id);

@@ -4,7 +4,7 @@
 
 mod rows;
 
-pub use rows::{KindRow, Lock, Machine, Point, Replica, RunKey, ServiceRow, Shift, Window, WorkloadKey};
+pub use rows::{KindRow, LockRow, Machine, PointRow, ReplicaRow, RunKey, ServiceRow, ShiftRow, WindowRow, WorkloadKey};
 
 use serde::{Deserialize, Serialize};
 
@@ -36,17 +36,17 @@ pub struct Results {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub machines: Vec<Machine>,
     /// Points, one per controller variant, demand, client count, service and seed.
-    pub points: Vec<Point>,
+    pub points: Vec<PointRow>,
     /// Time series, for scenarios that ask for them.
-    pub windows: Vec<Window>,
+    pub windows: Vec<WindowRow>,
     /// Reports of each shift of demand, for scenarios with shifting demand.
-    pub shifts: Vec<Shift>,
+    pub shifts: Vec<ShiftRow>,
     /// Reports of each lock of each point, for applications with locks.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub locks: Vec<Lock>,
+    pub locks: Vec<LockRow>,
     /// Reports of each server of each point, where there are several.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub replicas: Vec<Replica>,
+    pub replicas: Vec<ReplicaRow>,
     /// Reports of each service of each point, for graphs of services.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub services: Vec<ServiceRow>,
@@ -62,7 +62,7 @@ pub struct Results {
 
 impl Results {
     /// Whether the claims are no paper's: the scenario names no source, or says that it is ours.
-    pub fn claims_are_ours(&self) -> bool {
+    pub fn has_own_claims(&self) -> bool {
         self.source.is_empty() || self.source.starts_with("ours")
     }
 }
@@ -132,7 +132,7 @@ pub enum Verdict {
 
 impl Verdict {
     /// The verdict as a reader is told it.
-    pub const fn words(self) -> &'static str {
+    pub const fn label(self) -> &'static str {
         match self {
             Verdict::Reproduced => "reproduced",
             Verdict::NotReproduced => "not reproduced",

@@ -42,7 +42,7 @@ table! {
 
 table! {
     /// A run: a steady state under one controller variant.
-    Point (run: RunKey, workload: WorkloadKey) {
+    PointRow (run: RunKey, workload: WorkloadKey) {
         [run.controller, run.label, workload.demand_rps, workload.demand_ratio, workload.clients, workload.service]
         /// Mean service time, µs.
         service_mean_us: f64, Micros "Mean service time";
@@ -169,7 +169,7 @@ table! {
 
 table! {
     /// A window of a time series.
-    Window (run: RunKey) {
+    WindowRow (run: RunKey) {
         [run.controller, run.label, run.seed]
         /// Start, seconds from the run's begin.
         start_s: f64, Seconds "Time";
@@ -204,7 +204,7 @@ table! {
 
 table! {
     /// Effect of a shift of demand on a controller variant.
-    Shift (run: RunKey) {
+    ShiftRow (run: RunKey) {
         [run.controller, run.label, run.seed]
         /// When demand changed, seconds from the run's begin.
         at_s: f64, Seconds "At";
@@ -233,7 +233,7 @@ table! {
 
 table! {
     /// A lock in a run; on the real plant all locks of one name and kind, the 20 that were waited for longest.
-    Lock (run: RunKey, workload: WorkloadKey) {
+    LockRow (run: RunKey, workload: WorkloadKey) {
         /// The lock's name; where there are several servers, with `@` and which one's.
         lock: String, Name "Lock";
         /// Kind of lock on the real plant, such as `mutex`.
@@ -265,7 +265,7 @@ table! {
 
 table! {
     /// A server of several in a run. Its requests are attempts, and its latencies begin with them.
-    Replica (run: RunKey, workload: WorkloadKey) {
+    ReplicaRow (run: RunKey, workload: WorkloadKey) {
         /// Which, from 1.
         replica: u32, Name "Server";
         [run.controller, run.label, workload.service, workload.demand_rps, workload.demand_ratio, workload.clients, workload.p,

@@ -5,7 +5,7 @@ use crate::error::RealError;
 use leeward_core::units::{Nanos, Time};
 use leeward_runtime::Clock;
 use leeward_runtime::queues::RunQueues;
-use leeward_threading::curves::{Curve, Curves, Knot};
+use leeward_threading::curves::{Curve, CurvePoint, Curves};
 use leeward_threading::{ArrivalRing, ThreadEnvironment, ThreadSignals, registry};
 use rustix::event::epoll;
 use std::hint::black_box;
@@ -17,36 +17,36 @@ use std::thread;
 /// Rounds of each measurement, whose median is taken.
 const ROUNDS: usize = 31;
 /// Repetitions within a round.
-const TIMES: u64 = 1_000;
+const REPETITIONS: u64 = 1_000;
 /// Sockets that a look is measured with.
 const SOCKETS: [usize; 3] = [1, 64, 1_000];
 /// Bytes that a request uses, and that another thread writes meanwhile.
-const USED: usize = 16 * 1024;
-const OTHERS: usize = 256 * 1024;
-const LINE: usize = 64;
+const WORKING_SET: usize = 16 * 1024;
+const DIRTY_SET: usize = 256 * 1024;
+const CACHE_LINE: usize = 64;
 
 /// Costs of memory and of bookkeeping.
 #[derive(Debug)]
-pub(super) struct Memory {
+pub(super) struct MemoryCosts {
     pub(super) push_pop: Nanos,
-    pub(super) line: Nanos,
-    pub(super) cold: Nanos,
+    pub(super) cache_line: Nanos,
+    pub(super) cold_cache: Nanos,
     pub(super) record: Nanos,
     pub(super) decide: Nanos,
 }
 
 /// Time of one repetition, in the median round.
-fn each(clock: &Clock, mut work: impl FnMut()) -> Nanos {
+fn median_time(clock: &Clock, mut work: impl FnMut()) -> Nanos {
     let round = |_| {
         let began = clock.now();
-        (0..TIMES).for_each(|_| work());
-        clock.now().since(began).0 / TIMES
+        (0..REPETITIONS).for_each(|_| work());
+        clock.now().since(began).0 / REPETITIONS
     };
     median((0..ROUNDS).map(round).collect())
 }
 
 /// Time of a look at 1, 64 and 1,000 idle sockets.
-pub(super) fn poll_turn(clock: &Clock, cpu: usize) -> Result<[Nanos; 3], RealError> {
+pub(super) fn poll_costs(clock: &Clock, cpu: usize) -> Result<[Nanos; 3], RealError> {
     let failed = |error: rustix::io::Errno| RealError::Cpus(error.into());
     let measure = |sockets: usize| {
         let poll = epoll::create(epoll::CreateFlags::CLOEXEC).map_err(failed)?;
@@ -58,7 +58,7 @@ pub(super) fn poll_turn(clock: &Clock, cpu: usize) -> Result<[Nanos; 3], RealErr
         }
         let mut events = Vec::with_capacity(16);
         let now = rustix::time::Timespec { tv_sec: 0, tv_nsec: 0 };
-        Ok::<_, RealError>(each(clock, || {
+        Ok::<_, RealError>(median_time(clock, || {
             events.clear();
             _ = epoll::wait(&poll, rustix::buffer::spare_capacity(&mut events), Some(&now));
         }))
@@ -69,31 +69,37 @@ pub(super) fn poll_turn(clock: &Clock, cpu: usize) -> Result<[Nanos; 3], RealErr
             let [one, some, many] = SOCKETS.map(measure);
             Ok([one?, some?, many?])
         });
-        all.join().unwrap_or(Err(RealError::Silent))
+        all.join().unwrap_or(Err(RealError::NoResponses))
     })
 }
 
 /// Measures on the first CPU, with the second one's help.
-pub(super) fn memory(clock: &Clock, cpus: (usize, usize)) -> Memory {
+pub(super) fn measure_memory(clock: &Clock, cpus: (usize, usize)) -> MemoryCosts {
     thread::scope(|scope| {
         let all = scope.spawn(|| {
             pin(cpus.0);
             let queue = RunQueues::new(1);
-            let both = each(clock, || {
+            let both = median_time(clock, || {
                 queue.push(0, Time(1), 1u64);
                 black_box(queue.pop(0));
             });
             let ring = ArrivalRing::new();
-            let record = each(clock, || _ = black_box(ring.record(clock.now())));
+            let record = median_time(clock, || _ = black_box(ring.record(clock.now())));
             // Reading the clock is no part of it.
-            let reading = each(clock, || _ = black_box(clock.now()));
+            let reading = median_time(clock, || _ = black_box(clock.now()));
             let record = record.saturating_sub(reading);
-            Memory { push_pop: both / 2, line: line(clock, cpus), cold: cold(clock), record, decide: decide(clock) }
+            MemoryCosts {
+                push_pop: both / 2,
+                cache_line: cache_line_transfer(clock, cpus),
+                cold_cache: cold_cache_penalty(clock),
+                record,
+                decide: policy_decision_time(clock),
+            }
         });
-        all.join().unwrap_or(Memory {
+        all.join().unwrap_or(MemoryCosts {
             push_pop: Nanos::ZERO,
-            line: Nanos::ZERO,
-            cold: Nanos::ZERO,
+            cache_line: Nanos::ZERO,
+            cold_cache: Nanos::ZERO,
             record: Nanos::ZERO,
             decide: Nanos::ZERO,
         })
@@ -101,10 +107,10 @@ pub(super) fn memory(clock: &Clock, cpus: (usize, usize)) -> Memory {
 }
 
 /// Says that there will be no more turns.
-const OVER: u64 = u64::MAX;
+const STOP: u64 = u64::MAX;
 
 /// Half of the way of a cache line to the other CPU and back. Called on the first CPU.
-fn line(clock: &Clock, cpus: (usize, usize)) -> Nanos {
+fn cache_line_transfer(clock: &Clock, cpus: (usize, usize)) -> Nanos {
     if cpus.0 == cpus.1 {
         return Nanos::ZERO;
     }
@@ -114,35 +120,35 @@ fn line(clock: &Clock, cpus: (usize, usize)) -> Nanos {
             pin(cpus.1);
             loop {
                 match word.load(Ordering::Acquire) {
-                    OVER => return,
+                    STOP => return,
                     seen if seen % 2 == 1 => word.store(seen + 1, Ordering::Release),
                     _ => std::hint::spin_loop(),
                 }
             }
         });
         let mut next = 0;
-        let there_and_back = each(clock, || {
+        let there_and_back = median_time(clock, || {
             word.store(next + 1, Ordering::Release);
             while word.load(Ordering::Acquire) != next + 2 {
                 std::hint::spin_loop();
             }
             next += 2;
         });
-        word.store(OVER, Ordering::Release);
+        word.store(STOP, Ordering::Release);
         there_and_back / 2
     })
 }
 
 /// How much longer a walk over a request's memory takes after another thread's writes.
-fn cold(clock: &Clock) -> Nanos {
-    let (mut own, mut others) = (vec![1u8; USED], vec![1u8; OTHERS]);
+fn cold_cache_penalty(clock: &Clock) -> Nanos {
+    let (mut own, mut others) = (vec![1u8; WORKING_SET], vec![1u8; DIRTY_SET]);
     let mut walk = |dirty: bool| {
         if dirty {
-            others.iter_mut().step_by(LINE).for_each(|byte| *byte = byte.wrapping_add(1));
+            others.iter_mut().step_by(CACHE_LINE).for_each(|byte| *byte = byte.wrapping_add(1));
             black_box(&mut others);
         }
         let began = clock.now();
-        let sum: u64 = own.iter_mut().step_by(LINE).map(|byte| u64::from(*byte)).sum();
+        let sum: u64 = own.iter_mut().step_by(CACHE_LINE).map(|byte| u64::from(*byte)).sum();
         black_box((sum, &mut own));
         clock.now().since(began).0
     };
@@ -153,11 +159,12 @@ fn cold(clock: &Clock) -> Nanos {
 }
 
 /// A decision of µTune's policy between two setups.
-fn decide(clock: &Clock) -> Nanos {
-    let knot = |load| Knot { load, p50_us: 50.0, p99_us: 90.0, p999_us: 99.0, cpu: 1.0, samples: 2_000, spread: 0.0 };
+fn policy_decision_time(clock: &Clock) -> Nanos {
+    let knot =
+        |load| CurvePoint { load, p50_us: 50.0, p99_us: 90.0, p999_us: 99.0, cpu: 1.0, samples: 2_000, spread: 0.0 };
     let curve = |text: &str, sustains: f64| {
         let setup = text.parse().ok()?;
-        Some(Curve { setup, knots: vec![knot(1.0), knot(sustains)], sustains })
+        Some(Curve { setup, points: vec![knot(1.0), knot(sustains)], max_load: sustains })
     };
     let curves = [("SIP1", 1_000.0), ("SDB1-16", 9_000.0)].into_iter().filter_map(|(text, most)| curve(text, most));
     let built = Curves::new(curves.collect()).ok().and_then(|curves| {
@@ -170,7 +177,7 @@ fn decide(clock: &Clock) -> Nanos {
     let ring = ArrivalRing::new();
     (1..=16u64).for_each(|step| _ = ring.record(Time(step * 2_000_000)));
     let mut signals = ThreadSignals::idle(Time(40_000_000), policy.initial());
-    each(clock, || {
+    median_time(clock, || {
         signals.arrivals = ring.window(policy.window());
         black_box(policy.decide(&signals));
     })

@@ -6,7 +6,7 @@
 //! Never here: which threading model is better, and costs of a message ([`crate::machine`]).
 
 mod memory;
-mod wakes;
+mod wakeups;
 
 use crate::error::RealError;
 use crate::placement::Placement;
@@ -20,11 +20,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Costs of threads, and how far they are to be trusted.
 #[derive(Clone, Debug)]
-pub struct Threads {
+pub struct MeasuredThreadCosts {
     /// The costs. Those that are not measured are the simulator's assumptions.
     pub costs: ThreadCosts,
     /// Reasons to doubt them, in words.
-    pub doubts: Vec<String>,
+    pub warnings: Vec<String>,
     /// Further measurements, in words.
     pub notes: Vec<String>,
 }
@@ -35,7 +35,7 @@ pub const STEPS: usize = 4;
 /// Two rounds of one measurement may differ so much, in parts of the smaller.
 const DRIFT: f64 = 0.1;
 
-impl Threads {
+impl MeasuredThreadCosts {
     /// Measures on the CPUs of `placement`. `receive` and `send` are what a message costs here ([`crate::machine::MessageCosts`]). `step` is
     /// told before each of [`STEPS`] steps. Takes some 20 s.
     ///
@@ -54,46 +54,46 @@ impl Threads {
             doubts.push("there is one CPU: nothing that needs another could be measured".into());
         }
         step("wake-ups");
-        let wakes = wakes::wakes(&clock, cpus, stop);
+        let wakes = wakeups::measure_wakeups(&clock, cpus, stop);
         notes.extend(wakes.notes());
         step("switches");
-        let switches = wakes::switches(&clock, cpus, stop);
+        let switches = wakeups::measure_switches(&clock, cpus, stop);
         step("polls");
-        let poll_turn = memory::poll_turn(&clock, cpus.0)?;
+        let poll_turn = memory::poll_costs(&clock, cpus.0)?;
         notes.push(format!(
             "a look at 1, 64 and 1,000 sockets takes {}, {} and {}",
             poll_turn[0], poll_turn[1], poll_turn[2]
         ));
         step("memory");
-        let memory = memory::memory(&clock, cpus);
+        let memory = memory::measure_memory(&clock, cpus);
         if stop.load(Ordering::Relaxed) {
             return Err(RealError::Cancelled);
         }
-        doubts.extend(wakes.doubt());
-        doubts.extend(switches.doubt());
+        doubts.extend(wakes.warning());
+        doubts.extend(switches.warning());
         let assumed = presets::preset("leeward").unwrap_or_else(ThreadCosts::free);
         let wake = WakeTable::new(wakes.rows());
         if wake.is_none() {
             doubts.push("wake-ups took more than a second: the simulator's assumption stands instead".into());
         }
         let costs = ThreadCosts {
-            wake_call: wakes.call(),
+            wake_call: wakes.call_time(),
             wake: wake.unwrap_or(assumed.wake),
             switch: switches.switch,
             slice: switches.slice.unwrap_or(assumed.slice).max(Nanos(1)),
             preempt: switches.preempt,
-            poll_turn: poll_turn[1],
+            poll: poll_turn[1],
             receive,
             send,
             push_pop: memory.push_pop,
-            line: memory.line,
-            cold: memory.cold,
+            cache_line: memory.cache_line,
+            cold_cache: memory.cold_cache,
             record: memory.record,
             decide: memory.decide,
             // A property of the server, not of the machine: whoever has the lease writes itself.
             locked_permille: assumed.locked_permille,
         };
-        Ok(Threads { costs, doubts, notes })
+        Ok(MeasuredThreadCosts { costs, warnings: doubts, notes })
     }
 }
 
@@ -118,6 +118,6 @@ fn median(mut samples: Vec<u64>) -> Nanos {
 }
 
 /// Whether two measurements of the same differ by more than [`DRIFT`] and a clock's reading.
-fn differ(one: Nanos, other: Nanos) -> bool {
+fn has_drifted(one: Nanos, other: Nanos) -> bool {
     one.0.abs_diff(other.0) as f64 > DRIFT * one.0.min(other.0) as f64 + 50.0
 }

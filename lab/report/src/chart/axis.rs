@@ -31,7 +31,7 @@ pub(super) fn vertical(frame: &Frame, scale: &Scale, title: &str) -> Markup {
     html! {
         text.axis-title x="0" y="14" { (title) }
         @for tick in scale.ticks() {
-            @if let Some(y) = scale.at(tick.value) {
+            @if let Some(y) = scale.to_px(tick.value) {
                 line.grid x1=(px(frame.left)) x2=(px(frame.right)) y1=(px(y)) y2=(px(y)) {}
                 text.tick.end x=(px(frame.left - 8.0)) y=(px(y + 4.0)) { (tick.label) }
             }
@@ -43,20 +43,20 @@ pub(super) fn vertical(frame: &Frame, scale: &Scale, title: &str) -> Markup {
 pub(super) fn horizontal(frame: &Frame, scale: &Scale, title: &str) -> Markup {
     html! {
         (baseline(frame))
-        @for (tick, x) in fitting(scale) {
+        @for (tick, x) in visible_ticks(scale) {
             line.axis x1=(px(x)) x2=(px(x)) y1=(px(frame.bottom)) y2=(px(frame.bottom + 5.0)) {}
             text.tick.middle x=(px(x)) y=(px(frame.bottom + 20.0)) { (tick.label) }
         }
-        (below(frame, title))
+        (x_axis_title(frame, title))
     }
 }
 
 /// Leaves out ticks whose labels would touch the one before.
-fn fitting(scale: &Scale) -> Vec<(Tick, f64)> {
+fn visible_ticks(scale: &Scale) -> Vec<(Tick, f64)> {
     let mut taken = f64::NEG_INFINITY;
     let mut kept = Vec::new();
     for tick in scale.ticks() {
-        let Some(x) = scale.at(tick.value) else { continue };
+        let Some(x) = scale.to_px(tick.value) else { continue };
         let half = tick.label.chars().count() as f64 * LETTER / 2.0;
         if x - half >= taken {
             taken = x + half + 14.0;
@@ -83,7 +83,7 @@ pub(super) fn categories(frame: &Frame, names: &[(String, f64)], room: f64, titl
                 text.tick.middle x=(px(*x)) y=(px(frame.bottom + 20.0)) { (name) }
             }
         }
-        @if !slanted && !title.is_empty() { (below(frame, title)) }
+        @if !slanted && !title.is_empty() { (x_axis_title(frame, title)) }
     }
 }
 
@@ -109,7 +109,7 @@ fn baseline(frame: &Frame) -> Markup {
     html! { line.axis x1=(px(frame.left)) x2=(px(frame.right)) y1=(px(frame.bottom)) y2=(px(frame.bottom)) {} }
 }
 
-fn below(frame: &Frame, title: &str) -> Markup {
+fn x_axis_title(frame: &Frame, title: &str) -> Markup {
     html! { text.axis-title.middle x=(px((frame.left + frame.right) / 2.0)) y=(px(frame.bottom + 42.0)) { (title) } }
 }
 
@@ -128,7 +128,7 @@ pub(super) fn reference_name(frame: &Frame, y: f64, name: &str) -> Markup {
 }
 
 /// A dotted line up the figure with its name on top, such as the capacity. The name stays over the figure, beside which the axis has numbers.
-pub(super) fn upright(frame: &Frame, x: f64, name: &str) -> Markup {
+pub(super) fn vertical_reference(frame: &Frame, x: f64, name: &str) -> Markup {
     let half = name.chars().count() as f64 * LETTER / 2.0;
     let middle = x.min(frame.right - half).max(frame.left + half);
     html! {

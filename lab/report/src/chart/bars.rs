@@ -21,7 +21,7 @@ pub(super) fn draw(chart: &Chart) -> Option<Drawing> {
     let mut bars: Vec<Bar> = Vec::new();
     let mut left_out = 0;
     for selected in &chart.selection.rows {
-        let value = number(&selected.row, &chart.plot.y).filter(|value| chart.y_spacing.holds(*value));
+        let value = number(&selected.row, &chart.plot.y).filter(|value| chart.y_spacing.accepts(*value));
         let (Some(name), Some(value)) = (text(&selected.row, &chart.plot.x), value) else {
             left_out += 1;
             continue;
@@ -40,10 +40,10 @@ pub(super) fn draw(chart: &Chart) -> Option<Drawing> {
         return None;
     }
     let bars: Vec<(usize, usize, Summary)> =
-        bars.into_iter().filter_map(|bar| Some((bar.group, bar.series, Summary::of(bar.values)?))).collect();
+        bars.into_iter().filter_map(|bar| Some((bar.group, bar.series, Summary::from_values(bar.values)?))).collect();
     let layout = Layout::new(chart, &groups, &bars);
     let svg = layout.draw(chart, &groups, &bars);
-    Some(Drawing { svg, swatch: Swatch::Block, left_out })
+    Some(Drawing { svg, swatch: Swatch::Block, omitted: left_out })
 }
 
 struct Layout {
@@ -51,7 +51,7 @@ struct Layout {
     y: Scale,
     slos: Vec<(f64, String)>,
     /// Width of a group, with the gap to the next.
-    room: f64,
+    group_width: f64,
     /// Bars side by side in a group: where the groups are the series, each holds one.
     slots: usize,
 }
@@ -74,42 +74,42 @@ impl Layout {
         let values = values.chain(slos.iter().map(|slo| slo.0)).chain(floor);
         let y = Scale::round(chart.y_spacing, values, frame.bottom, frame.top);
         let slots = if chart.plot.x == chart.plot.series { 1 } else { chart.selection.series.len().max(1) };
-        Layout { frame, y, slos, room, slots }
+        Layout { frame, y, slos, group_width: room, slots }
     }
 
     fn draw(&self, chart: &Chart, groups: &[String], bars: &[(usize, usize, Summary)]) -> Markup {
-        let center = |group: usize| self.frame.left + (group as f64 + 0.5) * self.room;
+        let center = |group: usize| self.frame.left + (group as f64 + 0.5) * self.group_width;
         let names: Vec<(String, f64)> =
             groups.iter().enumerate().map(|(index, name)| (name.clone(), center(index))).collect();
-        let width = (self.room * 0.78 / self.slots as f64).min(46.0);
+        let width = (self.group_width * 0.78 / self.slots as f64).min(46.0);
         // Names of variants need no heading.
         let title = if ["label", "controller"].contains(&chart.plot.x.as_str()) { "" } else { &chart.x.name };
-        let zero = self.y.at(0.0).unwrap_or(self.frame.bottom);
+        let zero = self.y.to_px(0.0).unwrap_or(self.frame.bottom);
         html! {
             (axis::vertical(&self.frame, &self.y, &chart.y_title()))
             @for (group, series, summary) in bars {
                 @let slot = if self.slots == 1 { 0 } else { *series };
                 @let left = center(*group) + (slot as f64 - self.slots as f64 / 2.0) * width;
                 @let one = &chart.selection.series[*series];
-                @if let Some(top) = self.y.at(summary.median) {
+                @if let Some(top) = self.y.to_px(summary.median) {
                     g.hit {
                         title { (format!("{}\n{}\n{}", one.name, groups[*group],
-                            summary.scaled(1.0 / chart.y_unit.factor).show(chart.y.quantity))) }
-                        rect.bar.(one.look.class()) x=(px(left + 0.75)) y=(px(top.min(zero))) width=(px((width - 1.5).max(0.5)))
+                            summary.scale_by(1.0 / chart.y_unit.factor).format(chart.y.quantity))) }
+                        rect.bar.(one.style.class()) x=(px(left + 0.75)) y=(px(top.min(zero))) width=(px((width - 1.5).max(0.5)))
                             height=(px((zero - top).abs())) rx="1.5" {}
                         (self.whisker(summary, left + width / 2.0))
                     }
                     (self.value(summary, left + width / 2.0, width))
                 }
             }
-            (axis::categories(&self.frame, &names, self.room, title))
+            (axis::categories(&self.frame, &names, self.group_width, title))
             (super::reference_lines(&self.frame, &self.y, &self.slos))
             (super::reference_names(&self.frame, &self.y, &self.slos))
         }
     }
 
     fn whisker(&self, summary: &Summary, x: f64) -> Markup {
-        let (Some(top), Some(bottom)) = (self.y.at(summary.max), self.y.at(summary.min)) else { return html! {} };
+        let (Some(top), Some(bottom)) = (self.y.to_px(summary.max), self.y.to_px(summary.min)) else { return html! {} };
         html! {
             @if summary.count > 1 && bottom - top >= 1.0 {
                 path.whisker d=(format!("M{0} {2}V{3}M{1} {2}h6M{1} {3}h6", px(x), px(x - 3.0), px(top), px(bottom))) {}
@@ -120,8 +120,8 @@ impl Layout {
     /// The number above a bar, where it fits.
     fn value(&self, summary: &Summary, x: f64, width: f64) -> Markup {
         let label = fields::short(summary.median);
-        let fits = label.chars().count() as f64 * LETTER <= width.max(self.room * 0.9 / self.slots as f64) + 2.0;
-        let top = self.y.at(summary.max.max(0.0)).unwrap_or(self.frame.top);
+        let fits = label.chars().count() as f64 * LETTER <= width.max(self.group_width * 0.9 / self.slots as f64) + 2.0;
+        let top = self.y.to_px(summary.max.max(0.0)).unwrap_or(self.frame.top);
         html! { @if fits { text.tick.middle.strong x=(px(x)) y=(px(top - 5.0)) { (label) } } }
     }
 }

@@ -3,7 +3,7 @@
 use maud::{Markup, html};
 
 use super::marks::{Swatch, swatch};
-use crate::palette::Look;
+use crate::palette::SeriesStyle;
 use crate::select::Series;
 
 /// Lines of direct labels are this far apart.
@@ -16,7 +16,7 @@ pub(super) fn list(series: &[Series], kind: Swatch) -> Markup {
     html! {
         @if series.len() > 1 {
             ul.legend {
-                @for one in series { li { (swatch(one.look, kind)) span { (one.name) } } }
+                @for one in series { li { (swatch(one.style, kind)) span { (one.name) } } }
             }
         }
     }
@@ -26,13 +26,13 @@ pub(super) fn list(series: &[Series], kind: Swatch) -> Markup {
 #[derive(Clone, Debug)]
 pub(super) struct EndLabel {
     pub(super) text: String,
-    pub(super) look: Look,
+    pub(super) style: SeriesStyle,
     /// Height of the line's end.
     pub(super) y: f64,
 }
 
 /// Spreads labels that would overlap; gives up (no labels) where they would end far from their lines.
-pub(super) fn place(labels: Vec<EndLabel>, top: f64, bottom: f64) -> Vec<EndLabel> {
+pub(super) fn spread_labels(labels: Vec<EndLabel>, top: f64, bottom: f64) -> Vec<EndLabel> {
     let wanted: Vec<f64> = labels.iter().map(|label| label.y).collect();
     let mut order: Vec<usize> = (0..labels.len()).collect();
     order.sort_by(|a, b| wanted[*a].total_cmp(&wanted[*b]));
@@ -60,8 +60,8 @@ mod tests {
     use super::*;
 
     fn check(heights: &[f64], expected: &[f64]) {
-        let label = |y: &f64| EndLabel { text: String::new(), look: Look::nth(0), y: *y };
-        let placed = place(heights.iter().map(label).collect(), 0.0, 200.0);
+        let label = |y: &f64| EndLabel { text: String::new(), style: SeriesStyle::nth(0), y: *y };
+        let placed = spread_labels(heights.iter().map(label).collect(), 0.0, 200.0);
         let placed: Vec<f64> = placed.iter().map(|label| label.y.round()).collect();
         assert_eq!(placed, expected);
     }

@@ -7,8 +7,8 @@ use super::legend::{self, EndLabel};
 use super::marks::{Swatch, marker};
 use super::scale::Scale;
 use super::{Chart, Drawing, reference_lines, reference_names};
-use crate::fields::Shown;
-use crate::palette::Look;
+use crate::fields::QuantityFormat;
+use crate::palette::SeriesStyle;
 use crate::select::{Summary, number};
 
 /// A curve with more points than this is a time series: few markers, and one tooltip per column.
@@ -20,15 +20,15 @@ const DENSE_MARKERS: usize = 7;
 
 /// A point of a curve, in the units of the axes.
 #[derive(Clone, Copy, Debug)]
-struct Sample {
+struct CurveSample {
     x: f64,
     y: Summary,
 }
 
 struct Curve {
     name: String,
-    look: Look,
-    samples: Vec<Sample>,
+    style: SeriesStyle,
+    samples: Vec<CurveSample>,
 }
 
 /// Draws the chart's series as curves.
@@ -56,23 +56,23 @@ pub(super) fn draw(chart: &Chart) -> Option<Drawing> {
     let svg = html! {
         (axis::vertical(&frame, &y, &chart.y_title()))
         (axis::horizontal(&frame, &x, &chart.x_title()))
-        @if let Some(place) = capacity(chart, &x, frame.left) { (axis::upright(&frame, place, "capacity")) }
+        @if let Some(place) = capacity(chart, &x, frame.left) { (axis::vertical_reference(&frame, place, "capacity")) }
         @if !demand.is_empty() { path.demand d=(steps(&demand, &x, &y)) { title { "Demand" } } }
-        @for curve in &curves { path.band.(curve.look.class()) d=(band(&curve.samples, &x, &y)) {} }
+        @for curve in &curves { path.band.(curve.style.class()) d=(band(&curve.samples, &x, &y)) {} }
         (reference_lines(&frame, &y, &slos))
         @for (index, curve) in curves.iter().enumerate() {
-            path.curve.(curve.look.class()).dense[dense] d=(path(&curve.samples, &x, &y)) {}
+            path.curve.(curve.style.class()).dense[dense] d=(path(&curve.samples, &x, &y)) {}
             @if dense { (few_markers(curve, index, curves.len(), &x, &y)) }
         }
         (reference_names(&frame, &y, &slos))
         @if dense { (columns(chart, &curves, &frame, &x)) }
         @else { @for curve in &curves { (markers(chart, curve, &x, &y)) } }
         @for label in &labels {
-            text.direct.(label.look.class()) x=(px(frame.right + 9.0)) y=(px(label.y + 4.0)) { (label.text) }
+            text.direct.(label.style.class()) x=(px(frame.right + 9.0)) y=(px(label.y + 4.0)) { (label.text) }
         }
         @if !demand.is_empty() { (demand_name(&frame)) }
     };
-    Some(Drawing { svg, swatch: Swatch::Line, left_out })
+    Some(Drawing { svg, swatch: Swatch::Line, omitted: left_out })
 }
 
 /// Groups the rows by series and place; counts those that have none.
@@ -80,8 +80,8 @@ fn curves(chart: &Chart) -> (Vec<Curve>, usize) {
     let mut left_out = 0;
     let mut values: Vec<Vec<(f64, f64)>> = vec![Vec::new(); chart.selection.series.len()];
     for selected in &chart.selection.rows {
-        let x = number(&selected.row, &chart.plot.x).filter(|x| chart.x_spacing.holds(*x));
-        let y = number(&selected.row, &chart.plot.y).filter(|y| chart.y_spacing.holds(*y));
+        let x = number(&selected.row, &chart.plot.x).filter(|x| chart.x_spacing.accepts(*x));
+        let y = number(&selected.row, &chart.plot.y).filter(|y| chart.y_spacing.accepts(*y));
         match (x, y) {
             (Some(x), Some(y)) => values[selected.series].push((x * chart.x_unit.factor, y * chart.y_unit.factor)),
             _ => left_out += 1,
@@ -90,36 +90,36 @@ fn curves(chart: &Chart) -> (Vec<Curve>, usize) {
     let series = chart.selection.series.iter().zip(values);
     let curve = series.map(|(series, values)| Curve {
         name: series.name.clone(),
-        look: series.look,
+        style: series.style,
         samples: summarize(values),
     });
     (curve.collect(), left_out)
 }
 
 /// Summarizes `values` as a sample per distinct x, in order.
-fn summarize(mut values: Vec<(f64, f64)>) -> Vec<Sample> {
+fn summarize(mut values: Vec<(f64, f64)>) -> Vec<CurveSample> {
     values.sort_by(|a, b| a.0.total_cmp(&b.0));
     let groups = values.chunk_by(|a, b| (a.0 - b.0).abs() <= 1e-9 * a.0.abs());
     let sample = |group: &[(f64, f64)]| {
-        let y = Summary::of(group.iter().map(|value| value.1).collect())?;
-        Some(Sample { x: group[0].0, y })
+        let y = Summary::from_values(group.iter().map(|value| value.1).collect())?;
+        Some(CurveSample { x: group[0].0, y })
     };
     groups.filter_map(sample).collect()
 }
 
 fn capacity(chart: &Chart, x: &Scale, left: f64) -> Option<f64> {
     let value = chart.references.capacity? * chart.x_unit.factor;
-    let place = x.at(value).filter(|_| x.contains(value))?;
+    let place = x.to_px(value).filter(|_| x.contains(value))?;
     // Further left its name would run into the title of the vertical axis.
     (place > left + 40.0).then_some(place)
 }
 
-fn places<'a>(
+fn pixel_points<'a>(
     samples: impl Iterator<Item = (f64, f64)> + 'a,
     x: &'a Scale,
     y: &'a Scale,
 ) -> impl Iterator<Item = (f64, f64)> + 'a {
-    samples.filter_map(|(at, value)| Some((x.at(at)?, y.at(value)?)))
+    samples.filter_map(|(at, value)| Some((x.to_px(at)?, y.to_px(value)?)))
 }
 
 fn joined(points: impl Iterator<Item = (f64, f64)>) -> String {
@@ -132,7 +132,7 @@ fn joined(points: impl Iterator<Item = (f64, f64)>) -> String {
 }
 
 /// The medians as a line. Where a time series has no values for a while, so has its line.
-fn path(samples: &[Sample], x: &Scale, y: &Scale) -> String {
+fn path(samples: &[CurveSample], x: &Scale, y: &Scale) -> String {
     let mut steps: Vec<f64> = samples.windows(2).map(|pair| pair[1].x - pair[0].x).collect();
     steps.sort_by(f64::total_cmp);
     let gap = match steps.get(steps.len() / 2) {
@@ -140,21 +140,21 @@ fn path(samples: &[Sample], x: &Scale, y: &Scale) -> String {
         _ => f64::INFINITY,
     };
     let stretches = samples.chunk_by(|before, after| after.x - before.x <= gap);
-    let line = |stretch: &[Sample]| {
-        let d = joined(places(stretch.iter().map(|sample| (sample.x, sample.y.median)), x, y));
+    let line = |stretch: &[CurveSample]| {
+        let d = joined(pixel_points(stretch.iter().map(|sample| (sample.x, sample.y.median)), x, y));
         // A line to itself: the round cap makes a lone value a dot.
         if stretch.len() == 1 && !d.is_empty() { d + "h0" } else { d }
     };
     stretches.map(line).collect()
 }
 
-fn band(samples: &[Sample], x: &Scale, y: &Scale) -> String {
+fn band(samples: &[CurveSample], x: &Scale, y: &Scale) -> String {
     if samples.iter().all(|sample| sample.y.count < 2) {
         return String::new();
     }
     let above = samples.iter().map(|sample| (sample.x, sample.y.max));
     let below = samples.iter().rev().map(|sample| (sample.x, sample.y.min));
-    joined(places(above.chain(below), x, y)) + "z"
+    joined(pixel_points(above.chain(below), x, y)) + "z"
 }
 
 fn steps(demand: &[(f64, f64)], x: &Scale, y: &Scale) -> String {
@@ -169,7 +169,7 @@ fn steps(demand: &[(f64, f64)], x: &Scale, y: &Scale) -> String {
             corners.push((at, value));
         }
     }
-    joined(places(corners.into_iter(), x, y))
+    joined(pixel_points(corners.into_iter(), x, y))
 }
 
 fn demand_name(frame: &Frame) -> Markup {
@@ -182,23 +182,23 @@ fn demand_name(frame: &Frame) -> Markup {
 fn markers(chart: &Chart, curve: &Curve, x: &Scale, y: &Scale) -> Markup {
     html! {
         @for sample in &curve.samples {
-            @if let (Some(at), Some(height)) = (x.at(sample.x), y.at(sample.y.median)) {
+            @if let (Some(at), Some(height)) = (x.to_px(sample.x), y.to_px(sample.y.median)) {
                 g.hit {
-                    title { (format!("{}\n{}\n{}", curve.name, place_name(chart, sample.x), value_name(chart, sample.y))) }
+                    title { (format!("{}\n{}\n{}", curve.name, x_label(chart, sample.x), y_label(chart, sample.y))) }
                     circle.target cx=(px(at)) cy=(px(height)) r="10" {}
-                    (marker(curve.look, at, height))
+                    (marker(curve.style, at, height))
                 }
             }
         }
     }
 }
 
-fn place_name(chart: &Chart, x: f64) -> String {
-    format!("{} {}", chart.x.name, chart.x.quantity.show(x / chart.x_unit.factor))
+fn x_label(chart: &Chart, x: f64) -> String {
+    format!("{} {}", chart.x.name, chart.x.quantity.format(x / chart.x_unit.factor))
 }
 
-fn value_name(chart: &Chart, y: Summary) -> String {
-    format!("{} {}", chart.y.name, y.scaled(1.0 / chart.y_unit.factor).show(chart.y.quantity))
+fn y_label(chart: &Chart, y: Summary) -> String {
+    format!("{} {}", chart.y.name, y.scale_by(1.0 / chart.y_unit.factor).format(chart.y.quantity))
 }
 
 /// Markers here and there, staggered so that curves on top of each other stay told apart.
@@ -207,8 +207,8 @@ fn few_markers(curve: &Curve, index: usize, curves: usize, x: &Scale, y: &Scale)
     let first = stride * index / curves.max(1) + stride / 4;
     html! {
         @for sample in curve.samples.iter().skip(first).step_by(stride) {
-            @if let (Some(at), Some(height)) = (x.at(sample.x), y.at(sample.y.median)) {
-                (marker(curve.look, at, height))
+            @if let (Some(at), Some(height)) = (x.to_px(sample.x), y.to_px(sample.y.median)) {
+                (marker(curve.style, at, height))
             }
         }
     }
@@ -221,16 +221,16 @@ fn columns(chart: &Chart, curves: &[Curve], frame: &Frame, x: &Scale) -> Markup 
     for curve in curves {
         let mut last = usize::MAX;
         for sample in &curve.samples {
-            let Some(at) = x.at(sample.x) else { continue };
+            let Some(at) = x.to_px(sample.x) else { continue };
             let column = (((at - frame.left) / width) as usize).min(COLUMNS - 1);
             if column == last {
                 continue;
             }
             last = column;
             if lines[column].is_empty() {
-                lines[column].push(place_name(chart, sample.x));
+                lines[column].push(x_label(chart, sample.x));
             }
-            let value = chart.y.quantity.show(sample.y.median / chart.y_unit.factor);
+            let value = chart.y.quantity.format(sample.y.median / chart.y_unit.factor);
             lines[column].push(format!("{}  {value}", curve.name));
         }
     }
@@ -249,8 +249,8 @@ fn end_labels(curves: &[Curve], frame: &Frame, y: &Scale) -> Vec<EndLabel> {
         return Vec::new();
     }
     let label = |curve: &Curve| {
-        let place = y.at(curve.samples.last()?.y.median)?;
-        Some(EndLabel { text: curve.name.clone(), look: curve.look, y: place })
+        let place = y.to_px(curve.samples.last()?.y.median)?;
+        Some(EndLabel { text: curve.name.clone(), style: curve.style, y: place })
     };
-    legend::place(curves.iter().filter_map(label).collect(), frame.top, frame.bottom)
+    legend::spread_labels(curves.iter().filter_map(label).collect(), frame.top, frame.bottom)
 }

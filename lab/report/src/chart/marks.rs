@@ -2,7 +2,7 @@
 
 use maud::{Markup, html};
 
-use crate::palette::{Look, MARKERS};
+use crate::palette::{MARKERS, SeriesStyle};
 
 /// Outlines around the origin, about 8 px across and of like weight.
 const SHAPES: [&str; MARKERS] = [
@@ -17,14 +17,14 @@ const SHAPES: [&str; MARKERS] = [
 ];
 
 /// A marker at `(x, y)`.
-pub(super) fn marker(look: Look, x: f64, y: f64) -> Markup {
+pub(super) fn marker(look: SeriesStyle, x: f64, y: f64) -> Markup {
     html! {
         path.mark.(look.class()) d=(SHAPES[look.marker % MARKERS]) transform=(format!("translate({x:.1} {y:.1})")) {}
     }
 }
 
 /// A little drawing of a series for the legend: its line and marker, or a block for bars.
-pub(super) fn swatch(look: Look, kind: Swatch) -> Markup {
+pub(super) fn swatch(look: SeriesStyle, kind: Swatch) -> Markup {
     html! {
         svg.swatch viewBox="0 0 26 12" width="26" height="12" aria-hidden="true" {
             @match kind {

@@ -14,7 +14,7 @@ pub(crate) use overlay::overlay;
 use leeward_outcome::results::{Plot, Results};
 use maud::{Markup, html};
 
-use crate::fields::{self, Field, Shown, Unit};
+use crate::fields::{self, Field, QuantityFormat, Unit};
 use crate::palette::Palette;
 use crate::select::{Selection, number};
 use axis::{Frame, HEIGHT, WIDTH};
@@ -50,12 +50,12 @@ struct Drawing {
     svg: Markup,
     swatch: Swatch,
     /// Values without a place in the figure: not finite, or not positive on a logarithmic axis.
-    left_out: usize,
+    omitted: usize,
 }
 
 /// A plot of the results with its title, legend and notes; nothing if there is nothing to draw.
 pub(crate) fn figure(results: &Results, plot: &Plot, palette: &Palette) -> Option<Markup> {
-    let chart = Chart::of(results, plot, palette);
+    let chart = Chart::new(results, plot, palette);
     let drawing = match plot.kind.as_str() {
         "bars" => bars::draw(&chart),
         "scatter" => scatter::draw(&chart),
@@ -67,15 +67,15 @@ pub(crate) fn figure(results: &Results, plot: &Plot, palette: &Palette) -> Optio
             figcaption { h3 { (plot.title) } }
             (legend::list(&chart.selection.series, drawing.swatch))
             svg.chart viewBox=(format!("0 0 {WIDTH} {HEIGHT}")) role="img" aria-label=(summary) { (drawing.svg) }
-            @if drawing.left_out > 0 { p.figure-note { (chart.why_left_out(drawing.left_out)) } }
+            @if drawing.omitted > 0 { p.figure-note { (chart.omission_note(drawing.omitted)) } }
         }
     })
 }
 
 impl<'a> Chart<'a> {
-    fn of(results: &Results, plot: &'a Plot, palette: &Palette) -> Chart<'a> {
-        let selection = Selection::of(results, plot, palette);
-        let (x, y) = (Field::of(&plot.x), Field::of(&plot.y));
+    fn new(results: &Results, plot: &'a Plot, palette: &Palette) -> Chart<'a> {
+        let selection = Selection::new(results, plot, palette);
+        let (x, y) = (Field::lookup(&plot.x), Field::lookup(&plot.y));
         let largest = |field: &str| {
             let values = selection.rows.iter().filter_map(|selected| number(&selected.row, field));
             values.map(f64::abs).fold(0.0, f64::max)
@@ -84,16 +84,16 @@ impl<'a> Chart<'a> {
             plot,
             x_unit: x.quantity.unit(largest(&plot.x)),
             y_unit: y.quantity.unit(largest(&plot.y)),
-            x_spacing: Spacing::read(&plot.x_scale),
-            y_spacing: Spacing::read(&plot.y_scale),
-            references: References::of(results, plot, &selection),
+            x_spacing: Spacing::parse(&plot.x_scale),
+            y_spacing: Spacing::parse(&plot.y_scale),
+            references: References::new(results, plot, &selection),
             x,
             y,
             selection,
         }
     }
 
-    fn why_left_out(&self, count: usize) -> String {
+    fn omission_note(&self, count: usize) -> String {
         let values = if count == 1 { "value is" } else { "values are" };
         let why = match (self.x_spacing, self.y_spacing) {
             (Spacing::Linear, Spacing::Linear) => "no finite number",
@@ -115,7 +115,7 @@ impl<'a> Chart<'a> {
     /// The objectives in the unit of the vertical axis, and their names; only those that leave the data readable.
     fn slo_lines(&self, highest: f64) -> Vec<(f64, String)> {
         let lines = self.references.slo_us.iter().map(|slo| {
-            let (value, name) = (slo * self.y_unit.factor, format!("SLO {}", self.y.quantity.show(*slo)));
+            let (value, name) = (slo * self.y_unit.factor, format!("SLO {}", self.y.quantity.format(*slo)));
             (value, name)
         });
         lines.filter(|(value, _)| *value <= 4.0 * highest).collect()
@@ -124,14 +124,14 @@ impl<'a> Chart<'a> {
 
 /// The lines of reference, under the data.
 fn reference_lines(frame: &Frame, y: &Scale, lines: &[(f64, String)]) -> Markup {
-    html! { @for (value, _) in lines { @if let Some(place) = y.at(*value) { (axis::reference(frame, place)) } } }
+    html! { @for (value, _) in lines { @if let Some(place) = y.to_px(*value) { (axis::reference(frame, place)) } } }
 }
 
 /// Their names, above the data.
 fn reference_names(frame: &Frame, y: &Scale, lines: &[(f64, String)]) -> Markup {
     html! {
         @for (value, name) in lines {
-            @if let Some(place) = y.at(*value) { (axis::reference_name(frame, place, name)) }
+            @if let Some(place) = y.to_px(*value) { (axis::reference_name(frame, place, name)) }
         }
     }
 }
@@ -141,7 +141,7 @@ fn title(field: &Field, unit: Unit) -> String {
 }
 
 impl References {
-    fn of(results: &Results, plot: &Plot, selection: &Selection) -> References {
+    fn new(results: &Results, plot: &Plot, selection: &Selection) -> References {
         let mut references = References::default();
         if ["p50_us", "p99_us", "p999_us", "mean_us"].contains(&plot.y.as_str()) {
             let own = selection.rows.iter().filter_map(|selected| number(&selected.row, "slo_us"));

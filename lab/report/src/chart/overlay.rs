@@ -1,16 +1,16 @@
 //! Numbers that a paper's text gives of a figure's curves, drawn over ours: hollow diamonds and lines are the paper's, curves with bands ours. Never here: a
 //! curve of the paper's, of which there is a picture only.
 
-use leeward_outcome::verdicts::{Curve, Panel, Stated};
+use leeward_outcome::verdicts::{Curve, Panel, PaperValue};
 use maud::{Markup, html};
 
 use super::axis::{self, Frame, HEIGHT, WIDTH, px};
 use super::marks::{Swatch, marker, swatch};
 use super::scale::{Scale, Spacing};
 use super::title;
-use crate::claims::unbroken;
-use crate::fields::{Field, Shown, Unit};
-use crate::palette::Look;
+use crate::claims::non_breaking;
+use crate::fields::{Field, QuantityFormat, Unit};
+use crate::palette::SeriesStyle;
 
 /// Axes of a panel.
 struct Axes {
@@ -21,19 +21,19 @@ struct Axes {
 
 /// A panel with its legend and the paper's words.
 pub(crate) fn overlay(panel: &Panel) -> Markup {
-    let axes = Axes::of(panel);
+    let axes = Axes::new(panel);
     let summary = format!("{}: {}, ours and what the text says", panel.figure, panel.title);
     html! {
         figure {
             figcaption { h3 { (panel.title) } p.figure-note { (panel.figure) } }
             ul.legend {
                 @for (index, curve) in panel.curves.iter().enumerate() {
-                    li { (swatch(Look::nth(index), if is_line(curve, panel) { Swatch::Line } else { Swatch::Marker })) span { (curve.label) } }
+                    li { (swatch(SeriesStyle::nth(index), if is_line(curve, panel) { Swatch::Line } else { Swatch::Marker })) span { (curve.label) } }
                 }
                 li { (diamond_swatch()) span { "the paper's text" } }
             }
             svg.chart viewBox=(format!("0 0 {WIDTH} {HEIGHT}")) role="img" aria-label=(summary) { (draw(panel, &axes)) }
-            ul.stated { @for stated in &panel.stated { li { strong { (stated.series) } ": " (unbroken(&stated.says)) } } }
+            ul.stated { @for stated in &panel.stated { li { strong { (stated.series) } ": " (non_breaking(&stated.says)) } } }
             p.figure-note { "Not drawn: " (panel.missing) "." }
         }
     }
@@ -46,10 +46,10 @@ fn is_line(curve: &Curve, panel: &Panel) -> bool {
 }
 
 impl Axes {
-    fn of(panel: &Panel) -> Axes {
+    fn new(panel: &Panel) -> Axes {
         let samples = || panel.curves.iter().flat_map(|curve| &curve.samples);
         let stated = || panel.stated.iter();
-        let (x_field, y_field) = (Field::of(&panel.x), Field::of(&panel.y));
+        let (x_field, y_field) = (Field::lookup(&panel.x), Field::lookup(&panel.y));
         let xs = || samples().map(|sample| sample.x).chain(stated().filter_map(|stated| stated.x));
         let ys =
             || samples().flat_map(|sample| [sample.low, sample.high]).chain(stated().filter_map(|stated| stated.y));
@@ -62,12 +62,12 @@ impl Axes {
         Axes { x: (x_field, x_unit, x), y: (y_field, y_unit, y), frame }
     }
 
-    fn across(&self, value: f64) -> Option<f64> {
-        self.x.2.at(value * self.x.1.factor)
+    fn x_px(&self, value: f64) -> Option<f64> {
+        self.x.2.to_px(value * self.x.1.factor)
     }
 
-    fn up(&self, value: f64) -> Option<f64> {
-        self.y.2.at(value * self.y.1.factor)
+    fn y_px(&self, value: f64) -> Option<f64> {
+        self.y.2.to_px(value * self.y.1.factor)
     }
 }
 
@@ -77,12 +77,12 @@ fn draw(panel: &Panel, axes: &Axes) -> Markup {
         (axis::horizontal(&axes.frame, &axes.x.2, &title(&axes.x.0, axes.x.1)))
         @for (index, curve) in panel.curves.iter().enumerate() {
             @if is_line(curve, panel) {
-                path.band.(Look::nth(index).class()) d=(band(curve, axes)) {}
-                path.curve.(Look::nth(index).class()) d=(line(curve, axes)) {}
+                path.band.(SeriesStyle::nth(index).class()) d=(band(curve, axes)) {}
+                path.curve.(SeriesStyle::nth(index).class()) d=(line(curve, axes)) {}
             }
-            (marks(curve, Look::nth(index), axes))
+            (marks(curve, SeriesStyle::nth(index), axes))
         }
-        @for stated in &panel.stated { (said(stated, axes)) }
+        @for stated in &panel.stated { (paper_mark(stated, axes)) }
     }
 }
 
@@ -98,24 +98,24 @@ fn joined(points: impl Iterator<Item = (Option<f64>, Option<f64>)>) -> String {
 }
 
 fn line(curve: &Curve, axes: &Axes) -> String {
-    joined(curve.samples.iter().map(|sample| (axes.across(sample.x), axes.up(sample.median))))
+    joined(curve.samples.iter().map(|sample| (axes.x_px(sample.x), axes.y_px(sample.median))))
 }
 
 fn band(curve: &Curve, axes: &Axes) -> String {
-    let above = curve.samples.iter().map(|sample| (axes.across(sample.x), axes.up(sample.high)));
-    let below = curve.samples.iter().rev().map(|sample| (axes.across(sample.x), axes.up(sample.low)));
+    let above = curve.samples.iter().map(|sample| (axes.x_px(sample.x), axes.y_px(sample.high)));
+    let below = curve.samples.iter().rev().map(|sample| (axes.x_px(sample.x), axes.y_px(sample.low)));
     joined(above.chain(below)) + "z"
 }
 
-fn marks(curve: &Curve, look: Look, axes: &Axes) -> Markup {
+fn marks(curve: &Curve, look: SeriesStyle, axes: &Axes) -> Markup {
     html! {
         @for sample in &curve.samples {
-            @if let (Some(x), Some(y)) = (axes.across(sample.x), axes.up(sample.median)) {
-                @let told = format!("{}\n{} {}\n{} {} ({} to {})", curve.label, axes.x.0.name, axes.x.0.quantity.show(sample.x),
-                    axes.y.0.name, axes.y.0.quantity.show(sample.median), axes.y.0.quantity.show(sample.low), axes.y.0.quantity.show(sample.high));
+            @if let (Some(x), Some(y)) = (axes.x_px(sample.x), axes.y_px(sample.median)) {
+                @let told = format!("{}\n{} {}\n{} {} ({} to {})", curve.label, axes.x.0.name, axes.x.0.quantity.format(sample.x),
+                    axes.y.0.name, axes.y.0.quantity.format(sample.median), axes.y.0.quantity.format(sample.low), axes.y.0.quantity.format(sample.high));
                 g.hit {
                     title { (told) }
-                    @if let (Some(low), Some(high)) = (axes.up(sample.low), axes.up(sample.high)) {
+                    @if let (Some(low), Some(high)) = (axes.y_px(sample.low), axes.y_px(sample.high)) {
                         line.whisker x1=(px(x)) x2=(px(x)) y1=(px(low)) y2=(px(high)) {}
                     }
                     circle.target cx=(px(x)) cy=(px(y)) r="10" {}
@@ -130,8 +130,8 @@ fn marks(curve: &Curve, look: Look, axes: &Axes) -> Markup {
 const DIAMOND: &str = "M0-6.4L6.4 0L0 6.4L-6.4 0z";
 
 /// A point, or a line where one coordinate is open.
-fn said(stated: &Stated, axes: &Axes) -> Markup {
-    let (x, y) = (stated.x.and_then(|x| axes.across(x)), stated.y.and_then(|y| axes.up(y)));
+fn paper_mark(stated: &PaperValue, axes: &Axes) -> Markup {
+    let (x, y) = (stated.x.and_then(|x| axes.x_px(x)), stated.y.and_then(|y| axes.y_px(y)));
     html! {
         @match (x, y) {
             (Some(x), Some(y)) => {
@@ -141,7 +141,7 @@ fn said(stated: &Stated, axes: &Axes) -> Markup {
                     path.stated-mark d=(DIAMOND) transform=(format!("translate({x:.1} {y:.1})")) {}
                 }
             }
-            (Some(x), None) => (axis::upright(&axes.frame, x, &stated.series)),
+            (Some(x), None) => (axis::vertical_reference(&axes.frame, x, &stated.series)),
             (None, Some(y)) => { (axis::reference(&axes.frame, y)) (axis::reference_name(&axes.frame, y, &stated.series)) }
             (None, None) => {}
         }

@@ -13,12 +13,12 @@ pub(crate) enum Spacing {
 
 impl Spacing {
     /// Reads a plot's `x_scale` or `y_scale`; anything but `log` is linear.
-    pub(crate) fn read(word: &str) -> Spacing {
+    pub(crate) fn parse(word: &str) -> Spacing {
         if word == "log" { Spacing::Log } else { Spacing::Linear }
     }
 
     /// Whether `value` has a place on such an axis.
-    pub(crate) fn holds(self, value: f64) -> bool {
+    pub(crate) fn accepts(self, value: f64) -> bool {
         value.is_finite() && (self == Spacing::Linear || value > 0.0)
     }
 }
@@ -36,8 +36,8 @@ pub(crate) struct Scale {
     spacing: Spacing,
     low: f64,
     high: f64,
-    from: f64,
-    to: f64,
+    px_start: f64,
+    px_end: f64,
 }
 
 impl Scale {
@@ -56,7 +56,7 @@ impl Scale {
         if low == high {
             (low, high) = if spacing == Spacing::Log { (low / 2.0, high * 2.0) } else { (low - 1.0, high + 1.0) };
         }
-        Scale { spacing, low, high, from, to }
+        Scale { spacing, low, high, px_start: from, px_end: to }
     }
 
     /// Spans the values and rounds out to ticks, as the vertical axis does; a linear one starts at zero.
@@ -78,25 +78,25 @@ impl Scale {
                 high = ((high / step - 1e-6).ceil() * step).max(low + step);
             }
         }
-        Scale { spacing, low, high, from, to }
+        Scale { spacing, low, high, px_start: from, px_end: to }
     }
 
     /// Where `value` is drawn; nothing if it has no place here. Values outside of the domain land at its nearer end.
-    pub(crate) fn at(&self, value: f64) -> Option<f64> {
-        if !self.spacing.holds(value) {
+    pub(crate) fn to_px(&self, value: f64) -> Option<f64> {
+        if !self.spacing.accepts(value) {
             return None;
         }
         let share = match self.spacing {
             Spacing::Linear => (value - self.low) / (self.high - self.low),
             Spacing::Log => (value.ln() - self.low.ln()) / (self.high.ln() - self.low.ln()),
         };
-        let place = self.from + share.clamp(0.0, 1.0) * (self.to - self.from);
+        let place = self.px_start + share.clamp(0.0, 1.0) * (self.px_end - self.px_start);
         place.is_finite().then_some(place)
     }
 
     /// Whether `value` lies within the domain.
     pub(crate) fn contains(&self, value: f64) -> bool {
-        self.spacing.holds(value) && value >= self.low && value <= self.high
+        self.spacing.accepts(value) && value >= self.low && value <= self.high
     }
 
     /// The values to name: four to eight of them.
@@ -146,7 +146,7 @@ impl Scale {
 /// Smallest and largest of the values that have a place; some stand-in if there are none.
 fn extent(spacing: Spacing, values: impl Iterator<Item = f64>) -> (f64, f64) {
     let mut extent: Option<(f64, f64)> = None;
-    for value in values.filter(|value| spacing.holds(*value)) {
+    for value in values.filter(|value| spacing.accepts(*value)) {
         let (low, high) = extent.unwrap_or((value, value));
         extent = Some((low.min(value), high.max(value)));
     }
@@ -207,7 +207,7 @@ mod tests {
                     let ticks = scale.ticks();
                     assert!(ticks.len() < 30, "{values:?}: {ticks:?}");
                     for tick in ticks {
-                        scale.at(tick.value).unwrap();
+                        scale.to_px(tick.value).unwrap();
                     }
                 }
             }

@@ -25,7 +25,7 @@ pub(super) fn draw(chart: &Chart) -> Option<Drawing> {
     let (dots, left_out) = dots(chart);
     let dots: Vec<(usize, String, Summary, Summary)> = dots
         .into_iter()
-        .filter_map(|dot| Some((dot.series, dot.name, Summary::of(dot.xs)?, Summary::of(dot.ys)?)))
+        .filter_map(|dot| Some((dot.series, dot.name, Summary::from_values(dot.xs)?, Summary::from_values(dot.ys)?)))
         .collect();
     if dots.is_empty() {
         return None;
@@ -44,7 +44,7 @@ pub(super) fn draw(chart: &Chart) -> Option<Drawing> {
         @for (series, name, across, up) in &dots { (dot(chart, *series, name, (across, &x), (up, &y))) }
         (reference_names(&frame, &y, &slos))
     };
-    Some(Drawing { svg, swatch: Swatch::Marker, left_out })
+    Some(Drawing { svg, swatch: Swatch::Marker, omitted: left_out })
 }
 
 fn dots(chart: &Chart) -> (Vec<Dot>, usize) {
@@ -52,8 +52,8 @@ fn dots(chart: &Chart) -> (Vec<Dot>, usize) {
     let mut left_out = 0;
     for selected in &chart.selection.rows {
         let row = &selected.row;
-        let x = number(row, &chart.plot.x).filter(|x| chart.x_spacing.holds(*x));
-        let y = number(row, &chart.plot.y).filter(|y| chart.y_spacing.holds(*y));
+        let x = number(row, &chart.plot.x).filter(|x| chart.x_spacing.accepts(*x));
+        let y = number(row, &chart.plot.y).filter(|y| chart.y_spacing.accepts(*y));
         let (Some(x), Some(y)) = (x, y) else {
             left_out += 1;
             continue;
@@ -79,18 +79,18 @@ fn name(row: &Row) -> String {
 
 fn dot(chart: &Chart, series: usize, name: &str, across: (&Summary, &Scale), up: (&Summary, &Scale)) -> Markup {
     let ((x, x_scale), (y, y_scale)) = (across, up);
-    let (Some(at), Some(height)) = (x_scale.at(x.median), y_scale.at(y.median)) else { return html! {} };
-    let look = chart.selection.series[series].look;
-    let shown_x = x.scaled(1.0 / chart.x_unit.factor).show(chart.x.quantity);
-    let shown_y = y.scaled(1.0 / chart.y_unit.factor).show(chart.y.quantity);
+    let (Some(at), Some(height)) = (x_scale.to_px(x.median), y_scale.to_px(y.median)) else { return html! {} };
+    let look = chart.selection.series[series].style;
+    let shown_x = x.scale_by(1.0 / chart.x_unit.factor).format(chart.x.quantity);
+    let shown_y = y.scale_by(1.0 / chart.y_unit.factor).format(chart.y.quantity);
     html! {
         g.hit {
             title { (format!("{name}\n{} {shown_x}\n{} {shown_y}", chart.x.name, chart.y.name)) }
             @if x.count > 1 {
-                @if let (Some(left), Some(right)) = (x_scale.at(x.min), x_scale.at(x.max)) {
+                @if let (Some(left), Some(right)) = (x_scale.to_px(x.min), x_scale.to_px(x.max)) {
                     path.spread.(look.class()) d=(format!("M{} {}H{}", px(left), px(height), px(right))) {}
                 }
-                @if let (Some(low), Some(high)) = (y_scale.at(y.min), y_scale.at(y.max)) {
+                @if let (Some(low), Some(high)) = (y_scale.to_px(y.min), y_scale.to_px(y.max)) {
                     path.spread.(look.class()) d=(format!("M{} {}V{}", px(at), px(low), px(high))) {}
                 }
             }

@@ -1,6 +1,6 @@
 //! Any results make a page: values that are not finite, huge, negative or absent never panic and never reach the SVG.
 
-use leeward_outcome::results::{Plot, Point, Results, RunKey, Shift, Window, WorkloadKey};
+use leeward_outcome::results::{Plot, PointRow, Results, RunKey, ShiftRow, WindowRow, WorkloadKey};
 use leeward_report::render;
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -26,9 +26,9 @@ fn name() -> impl Strategy<Value = String> {
     prop_oneof![select(vec!["breakwater", "dagor", "none", ""]).prop_map(String::from), "[a-z<&\" ]{0,30}"]
 }
 
-fn point() -> impl Strategy<Value = Point> {
+fn point() -> impl Strategy<Value = PointRow> {
     (name(), name(), vec(value(), 9), any::<u32>(), 0..4_u64).prop_map(|(controller, label, values, clients, seed)| {
-        Point {
+        PointRow {
             run: RunKey::new(&controller, &label, seed),
             workload: WorkloadKey {
                 service: label,
@@ -44,25 +44,25 @@ fn point() -> impl Strategy<Value = Point> {
             p99_us: values[6],
             drop_rate: values[7],
             rx_mps: values[8],
-            ..Point::default()
+            ..PointRow::default()
         }
     })
 }
 
-fn window() -> impl Strategy<Value = Window> {
-    (name(), vec(value(), 5), 0..3_u64).prop_map(|(label, values, seed)| Window {
+fn window() -> impl Strategy<Value = WindowRow> {
+    (name(), vec(value(), 5), 0..3_u64).prop_map(|(label, values, seed)| WindowRow {
         run: RunKey::new(&label, &label, seed),
         start_s: values[0],
         demand_rps: values[1],
         goodput_rps: values[2],
         p99_us: values[3],
         credit_pool: Some(values[4]),
-        ..Window::default()
+        ..WindowRow::default()
     })
 }
 
-fn shift() -> impl Strategy<Value = Shift> {
-    (name(), vec(value(), 4), any::<bool>()).prop_map(|(label, values, recovered)| Shift {
+fn shift() -> impl Strategy<Value = ShiftRow> {
+    (name(), vec(value(), 4), any::<bool>()).prop_map(|(label, values, recovered)| ShiftRow {
         run: RunKey::new("", &label, 0),
         at_s: values[0],
         from_rps: values[1],
@@ -70,7 +70,7 @@ fn shift() -> impl Strategy<Value = Shift> {
         reached_ms: values[2],
         p99_peak_us: values[3],
         recovered,
-        ..Shift::default()
+        ..ShiftRow::default()
     })
 }
 

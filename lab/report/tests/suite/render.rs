@@ -1,11 +1,11 @@
 //! Pages of made-up results: what must be on them, and what must not.
 
 use crate::samples;
-use leeward_outcome::results::{Point, Results, RunKey, WorkloadKey};
+use leeward_outcome::results::{PointRow, Results, RunKey, WorkloadKey};
 use leeward_report::render;
 
 /// Writes the page where `LEEWARD_SAMPLES` says, to look at it.
-fn keep(name: &str, page: &str) {
+fn save_page(name: &str, page: &str) {
     if let Some(folder) = std::env::var_os("LEEWARD_SAMPLES") {
         std::fs::write(std::path::Path::new(&folder).join(name), page).unwrap();
     }
@@ -14,7 +14,7 @@ fn keep(name: &str, page: &str) {
 #[test]
 fn an_overall_comparison_shows_claims_figures_and_numbers() {
     let page = render(&samples::overall());
-    keep("overall.html", &page);
+    save_page("overall.html", &page);
     for part in [
         "Reproduced",
         "Not reproduced",
@@ -34,7 +34,7 @@ fn an_overall_comparison_shows_claims_figures_and_numbers() {
 #[test]
 fn a_time_series_shows_demand_and_shifts() {
     let page = render(&samples::shift());
-    keep("shift.html", &page);
+    save_page("shift.html", &page);
     for part in ["demand", "Shifts of demand", "not within 2,000", "Time, s"] {
         assert!(page.contains(part), "{part}");
     }
@@ -58,10 +58,10 @@ fn names_cannot_become_markup() {
     let evil = "</script><img src=x onerror=alert(1)>\"'";
     results.title = evil.into();
     results.overrides = vec![evil.into()];
-    results.points = vec![Point {
+    results.points = vec![PointRow {
         run: RunKey::new(evil, evil, 0),
         workload: WorkloadKey { service: evil.into(), ..WorkloadKey::default() },
-        ..Point::default()
+        ..PointRow::default()
     }];
     results.claims[0].text = evil.into();
     results.claims[0].id = evil.into();

@@ -1,7 +1,9 @@
 //! The page of verdicts: what a paper's text says is drawn over ours, and what can't be drawn is listed.
 
 use leeward_outcome::results::{Claim, Verdict};
-use leeward_outcome::verdicts::{Bounds, Curve, FigureNote, Judged, JudgedClaim, Panel, Sample, Stated, Verdicts};
+use leeward_outcome::verdicts::{
+    Bounds, ClaimVerdicts, Curve, FigureNote, Panel, PaperValue, Sample, ScenarioVerdicts, Verdicts,
+};
 use leeward_report::render_verdicts;
 
 fn verdicts() -> Verdicts {
@@ -17,13 +19,13 @@ fn verdicts() -> Verdicts {
         note: String::new(),
     };
     let sample = |x, median| Sample { x, median, low: median * 0.99, high: median * 1.01 };
-    let stated = |x, y, says: &str| Stated { series: "Breakwater".into(), x, y, says: says.into() };
+    let stated = |x, y, says: &str| PaperValue { series: "Breakwater".into(), x, y, says: says.into() };
     Verdicts {
         command: "leeward verdicts".into(),
-        scenarios: vec![Judged {
+        scenarios: vec![ScenarioVerdicts {
             id: "one".into(),
             machine: "server.threads.preset=utune".into(),
-            claims: vec![JudgedClaim {
+            claims: vec![ClaimVerdicts {
                 ours: false,
                 bounds: Bounds { number: Some(1.057), min: Some(1.0285), max: Some(1.0855) },
                 published: claim("1.05x", 1.05),
@@ -46,7 +48,7 @@ fn verdicts() -> Verdicts {
                 ],
                 missing: "the curves are pictures".into(),
             }],
-            ..Judged::default()
+            ..ScenarioVerdicts::default()
         }],
     }
 }

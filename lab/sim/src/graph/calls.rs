@@ -1,18 +1,18 @@
 //! How a request asks other servers: reservations before its work, calls, their ends, and retries.
 
 use super::jobs::JobId;
-use super::model::{Begin, ServiceModel};
+use super::model::{ServiceModel, StartCondition};
 use super::run::Run;
-use super::server::Group;
+use super::server::CalleeGroup;
 use leeward_core::client::LocalReason;
 use leeward_core::server::Outcome;
 
 /// Servers of a group that are tried for a reservation.
-const TRIED: u32 = 16;
+const MAX_TRIED: u32 = 16;
 /// Requests at the head of those that wait that are tried when credits have come.
-const LOOKED_AT: usize = 16;
+const MAX_SCANNED: usize = 16;
 /// Attempts of a call at most, as in gRPC's retry policies.
-const MOST_ATTEMPTS: u8 = 3;
+const MAX_ATTEMPTS: u8 = 3;
 
 impl Run<'_> {
     /// Draws the calls that a request will make.
@@ -22,14 +22,14 @@ impl Run<'_> {
             let call = &self.graph.calls[group.call];
             let made = call.probability >= 1.0 || self.path_rng.unit() < call.probability;
             asks |= u64::from(made) << place;
-            group.note(if made { call.times } else { 0 });
+            group.record_calls(if made { call.times } else { 0 });
         }
-        self.jobs[id].asks = asks;
+        self.jobs[id].call_mask = asks;
     }
 
     /// Calls of a request in a stage.
     pub(super) fn calls_of_stage(&self, server: usize, id: JobId, stage: u16) -> u32 {
-        let asks = self.jobs[id].asks;
+        let asks = self.jobs[id].call_mask;
         let groups = self.servers[server].groups.iter().enumerate();
         let made = groups.filter(|(place, group)| asks >> place & 1 == 1 && group.stage == stage);
         made.map(|(_, group)| u32::from(self.graph.calls[group.call].times)).sum()
@@ -43,7 +43,7 @@ impl Run<'_> {
 
     /// Reserves a credit for every call of a request, or none: `false`.
     pub(super) fn reserve(&mut self, server: usize, id: JobId) -> bool {
-        let asks = self.jobs[id].asks;
+        let asks = self.jobs[id].call_mask;
         for place in 0..self.servers[server].groups.len() {
             if asks >> place & 1 == 0 {
                 continue;
@@ -66,7 +66,7 @@ impl Run<'_> {
         let count = links.end - links.start;
         let best = self.choose(server, place);
         let now = self.now;
-        let tried = (0..count.min(TRIED)).map(|step| links.start + (best - links.start + step) % count);
+        let tried = (0..count.min(MAX_TRIED)).map(|step| links.start + (best - links.start + step) % count);
         let mut tried = tried;
         tried.find(|link| self.links[*link as usize].client.reserve(now))
     }
@@ -94,14 +94,14 @@ impl Run<'_> {
     }
 
     /// Makes the calls of a stage.
-    pub(super) fn ask(&mut self, server: usize, id: JobId, stage: u16) {
+    pub(super) fn send_calls(&mut self, server: usize, id: JobId, stage: u16) {
         let job = self.jobs[id];
         self.jobs[id].stage = stage;
         self.jobs[id].open = self.calls_of_stage(server, id, stage) as u16;
-        let reserves = self.graph.passing.begin == Begin::Reserved;
+        let reserves = self.graph.policy.start == StartCondition::Reserved;
         for place in 0..self.servers[server].groups.len() {
             let group = &self.servers[server].groups[place];
-            if job.asks >> place & 1 == 0 || group.stage != stage {
+            if job.call_mask >> place & 1 == 0 || group.stage != stage {
                 continue;
             }
             let call = &self.graph.calls[group.call];
@@ -111,7 +111,7 @@ impl Run<'_> {
                     Some(link) => link,
                     None => self.choose(server, place),
                 };
-                let child = self.job(id, link, service, job.priority, (job.issued, job.deadline));
+                let child = self.new_job(id, link, service, job.priority, (job.issued, job.deadline));
                 if reserves {
                     self.submit_reserved(server, place, link, child);
                 } else {
@@ -138,8 +138,8 @@ impl Run<'_> {
 
     /// A request waits for credits from now on.
     pub(super) fn park(&mut self, server: usize, id: JobId) {
-        if self.servers[server].waiting.len() >= ServiceModel::MOST_WAITING {
-            self.answer(server, id, Outcome::Dropped);
+        if self.servers[server].waiting.len() >= ServiceModel::MAX_WAITING {
+            self.respond(server, id, Outcome::Rejected);
             return;
         }
         self.servers[server].waiting.push_back(id);
@@ -147,7 +147,7 @@ impl Run<'_> {
     }
 
     /// Credits may have come on a link: requests that waited for them go on.
-    pub(super) fn credits_came(&mut self, link: u32) {
+    pub(super) fn on_credits(&mut self, link: u32) {
         if let Some(server) = self.links[link as usize].from {
             self.serve_waiting(server as usize);
         }
@@ -156,12 +156,12 @@ impl Run<'_> {
     /// Ends those that have waited too long, and lets those go on that get all their credits.
     pub(super) fn serve_waiting(&mut self, server: usize) {
         let mut place = 0;
-        while let (true, Some(id)) = (place < LOOKED_AT, self.servers[server].waiting.get(place).copied()) {
-            if self.now >= self.jobs[id].patience {
+        while let (true, Some(id)) = (place < MAX_SCANNED, self.servers[server].waiting.get(place).copied()) {
+            if self.now >= self.jobs[id].credit_deadline {
                 self.servers[server].waiting.remove(place);
                 let send = self.graph.services[self.servers[server].service as usize].send;
-                self.servers[server].owed += send;
-                self.answer(server, id, Outcome::Dropped);
+                self.servers[server].debt += send;
+                self.respond(server, id, Outcome::Rejected);
             } else if self.reserve(server, id) {
                 self.servers[server].waiting.remove(place);
                 self.servers[server].ready.push_back((self.now, id));
@@ -169,16 +169,16 @@ impl Run<'_> {
                 place += 1;
             }
         }
-        self.give_cores(server);
+        self.assign_cores(server);
     }
 
     /// A call has ended, at a server or (`local`) before it left.
-    pub(super) fn call_ended(&mut self, id: JobId, outcome: Outcome, local: Option<LocalReason>) {
+    pub(super) fn on_call_ended(&mut self, id: JobId, outcome: Outcome, local: Option<LocalReason>) {
         let job = self.jobs[id];
-        if outcome == Outcome::Dropped && self.may_retry(id) {
+        if outcome == Outcome::Rejected && self.may_retry(id) {
             let record = &mut self.jobs[id];
             record.attempts += 1;
-            (record.begun, record.failed, record.stage, record.open) = (false, false, 0, 0);
+            (record.started, record.failed, record.stage, record.open) = (false, false, 0, 0);
             let link = self.retry_link(id);
             self.jobs[id].link = link;
             self.submit(link, id);
@@ -187,30 +187,30 @@ impl Run<'_> {
         let job_ended = self.jobs.remove(id);
         if job.parent == JobId::NONE {
             if outcome == Outcome::Completed {
-                self.client_retries.earn(self.graph.passing.retries);
+                self.client_retries.deposit(self.graph.policy.retries);
             }
-            self.client_ended(&job_ended, outcome, local);
+            self.on_request_ended(&job_ended, outcome, local);
             return;
         }
         if outcome == Outcome::Completed {
-            let share = self.graph.passing.retries;
+            let share = self.graph.policy.retries;
             if let Some(group) = self.group_of(job.link) {
-                group.retries.earn(share);
+                group.retries.deposit(share);
             }
         }
         let parent = &mut self.jobs[job.parent];
-        parent.spent.add(job.spent);
-        parent.failed |= outcome == Outcome::Dropped;
+        parent.cpu_time.add(job.cpu_time);
+        parent.failed |= outcome == Outcome::Rejected;
         parent.replies += u16::from(local.is_none());
         parent.open -= 1;
         if parent.open == 0 {
             let server = self.links[parent.link as usize].to as usize;
             self.servers[server].ready.push_back((self.now, job.parent));
-            self.give_cores(server);
+            self.assign_cores(server);
         }
     }
 
-    fn group_of(&mut self, link: u32) -> Option<&mut Group> {
+    fn group_of(&mut self, link: u32) -> Option<&mut CalleeGroup> {
         let link = &self.links[link as usize];
         self.servers[link.from? as usize].groups.get_mut(usize::from(link.group))
     }
@@ -218,14 +218,14 @@ impl Run<'_> {
     /// Whether a call that was dropped is made once more. Retries are paid from a budget, so that they add no more than its
     /// share to the load; a caller whose own request has run out of time makes none.
     fn may_retry(&mut self, id: JobId) -> bool {
-        let (job, share) = (self.jobs[id], self.graph.passing.retries);
-        if share == 0.0 || job.attempts >= MOST_ATTEMPTS || self.now >= job.deadline {
+        let (job, share) = (self.jobs[id], self.graph.policy.retries);
+        if share == 0.0 || job.attempts >= MAX_ATTEMPTS || self.now >= job.deadline {
             return false;
         }
         if job.parent == JobId::NONE {
-            return self.client_retries.spend();
+            return self.client_retries.withdraw();
         }
-        self.group_of(job.link).is_some_and(|group| group.retries.spend())
+        self.group_of(job.link).is_some_and(|group| group.retries.withdraw())
     }
 
     /// Link of the next attempt: another server of the same service, if there is one.

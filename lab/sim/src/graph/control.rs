@@ -1,9 +1,9 @@
 //! Controllers of the servers: their ticks, explicit credits, demand messages, and the audit of their books.
 
 use super::event::Event;
-use super::model::{Begin, ServiceModel, Told};
+use super::model::{DownstreamReports, ServiceModel, StartCondition};
 use super::run::Run;
-use crate::agenda::Lane;
+use crate::event_queue::Lane;
 use crate::server::WAKES_PER_TICK;
 use leeward_core::server::{Downstream, Feedback, Signals};
 use leeward_core::units::{Nanos, Priority};
@@ -11,18 +11,18 @@ use leeward_core::units::{Nanos, Priority};
 impl Run<'_> {
     /// The controllers of a service's servers are due.
     pub(super) fn tick(&mut self, service: usize) {
-        for server in self.first[service]..self.first[service + 1] {
+        for server in self.first_server[service]..self.first_server[service + 1] {
             self.tick_server(server as usize);
         }
-        self.agenda.schedule(self.now + self.periods[service], Event::Tick(service as u32));
+        self.event_queue.schedule(self.now + self.periods[service], Event::Tick(service as u32));
     }
 
     fn tick_server(&mut self, server: usize) {
         if !self.servers[server].waiting.is_empty() {
             self.serve_waiting(server);
         }
-        if self.graph.passing.downstream == Told::Downstream {
-            self.tell_downstream(server);
+        if self.graph.policy.downstream == DownstreamReports::On {
+            self.report_downstream(server);
         }
         let now = self.now;
         // Those that wait for credits are a queue on the way of requests as well.
@@ -43,21 +43,21 @@ impl Run<'_> {
     }
 
     /// Tells a server's controller what the narrowest of those that it asks lets through.
-    fn tell_downstream(&mut self, server: usize) {
+    fn report_downstream(&mut self, server: usize) {
         let found = &self.servers[server];
         if found.groups.is_empty() {
             return;
         }
-        let narrowest = Downstream::narrowest(found.groups.iter().map(|group| {
+        let narrowest = Downstream::bottleneck(found.groups.iter().map(|group| {
             let credits = u64::try_from(group.credits).unwrap_or(0);
             Downstream::new(credits, group.per_request).with_threshold(group.threshold)
         }));
-        let inside = self.servers[server].inside;
-        self.servers[server].halves.control.downstream(&narrowest.with_requests(inside));
+        let inside = self.servers[server].in_flight;
+        self.servers[server].halves.control.set_downstream(&narrowest.with_in_flight(inside));
     }
 
     /// Notes what a link's caller was told.
-    pub(super) fn heard(&mut self, link: u32, feedback: &Feedback) {
+    pub(super) fn on_feedback(&mut self, link: u32, feedback: &Feedback) {
         let found = &mut self.links[link as usize];
         let more = i64::from(feedback.window.0) - i64::from(found.window.0);
         let before = std::mem::replace(&mut found.threshold, feedback.threshold);
@@ -87,44 +87,44 @@ impl Run<'_> {
                 let session = slot.0 as usize * cores + core;
                 let feedback = found.halves.cores[core].wake(&mut found.sessions[session], self.now);
                 let link = found.links[session];
-                found.owed += send;
-                self.stats.sent_messages(u64::from(self.links[link as usize].from.is_none()));
-                let at = self.now + self.links[link as usize].way;
-                self.agenda.schedule_on(Lane::ToClient, at, Event::Credit(link, feedback));
+                found.debt += send;
+                self.stats.record_sent(u64::from(self.links[link as usize].from.is_none()));
+                let at = self.now + self.links[link as usize].one_way_delay;
+                self.event_queue.schedule_on(Lane::ToClient, at, Event::Credit(link, feedback));
             }
         }
         found.first_woken = (found.first_woken + 1) % cores;
     }
 
-    pub(super) fn demand_arrives(&mut self, link: u32, demand: u32) {
+    pub(super) fn on_demand(&mut self, link: u32, demand: u32) {
         let found = &self.links[link as usize];
-        let (way, place, is_of_client) = (found.way, found.session as usize, found.from.is_none());
+        let (way, place, is_of_client) = (found.one_way_delay, found.session as usize, found.from.is_none());
         let server = &mut self.servers[found.to as usize];
         let ServiceModel { receive, send, .. } = self.graph.services[server.service as usize];
-        server.owed += receive;
+        server.debt += receive;
         if is_of_client {
-            self.stats.received(false);
+            self.stats.record_receive(false);
         }
         let session = &mut server.sessions[place];
         session.demand = demand;
         let core = session.core.0 as usize;
         if let Some(feedback) = server.halves.cores[core].demand(session, self.now) {
-            server.owed += send;
-            self.stats.sent_messages(u64::from(is_of_client));
-            self.agenda.schedule_on(Lane::ToClient, self.now + way, Event::Credit(link, feedback));
+            server.debt += send;
+            self.stats.record_sent(u64::from(is_of_client));
+            self.event_queue.schedule_on(Lane::ToClient, self.now + way, Event::Credit(link, feedback));
         }
     }
 
     fn audit_server(&mut self, server: usize) {
         let found = &self.servers[server];
-        self.audit.credits(self.now, &found.halves.control.gauges(), &found.sessions);
+        self.audit.check_credits(self.now, &found.halves.control.gauges(), &found.sessions);
     }
 
     /// Compares what the parts of a run say of the same things.
-    pub(super) fn audit_books(&mut self) {
+    pub(super) fn audit_accounting(&mut self) {
         for server in 0..self.servers.len() {
             self.audit_server(server);
-            let reserves = self.graph.passing.begin == Begin::Reserved;
+            let reserves = self.graph.policy.start == StartCondition::Reserved;
             let waits = !self.servers[server].waiting.is_empty();
             self.audit
                 .check(reserves || !waits, self.now, || "a request waits for credits that nobody reserves".into());
@@ -135,7 +135,7 @@ impl Run<'_> {
             waiting += u64::from(link.client.demand());
             out += u64::from(link.client.outstanding());
         }
-        let known = self.jobs.of_clients();
+        let known = self.jobs.client_jobs();
         self.audit.check(known == waiting + out, self.now, || {
             format!("{known} requests under way, but {waiting} wait at clients and {out} are unanswered")
         });

@@ -1,7 +1,7 @@
 //! Requests under way: one record per call, from the caller's decision to its answer, in a slab whose slots are reused. Beside it
 //! lie the controller's ticket and the links on which a request has reservations.
 
-use leeward_core::server::Ticket;
+use leeward_core::server::PendingRequest;
 use leeward_core::units::{CreditId, Nanos, Priority, Time};
 
 /// A request's slot.
@@ -15,15 +15,15 @@ impl JobId {
 
 /// CPU time by where it was spent.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Spent {
+pub(super) struct CpuTime {
     /// At services that ask others.
     pub(super) upstream: Nanos,
     /// At services that ask nobody.
     pub(super) last: Nanos,
 }
 
-impl Spent {
-    pub(super) fn add(&mut self, other: Spent) {
+impl CpuTime {
+    pub(super) fn add(&mut self, other: CpuTime) {
         self.upstream += other.upstream;
         self.last += other.last;
     }
@@ -45,7 +45,7 @@ pub(super) struct Job {
     /// When the client's request has to be answered.
     pub(super) deadline: Time,
     /// When it gives up waiting for credits.
-    pub(super) patience: Time,
+    pub(super) credit_deadline: Time,
     /// CPU time before its calls.
     pub(super) service: Nanos,
     /// Importance, the same at all services.
@@ -55,7 +55,7 @@ pub(super) struct Job {
     /// Requests that waited behind it at its caller.
     pub(super) demand: u32,
     /// Calls of its service that it makes, by their place there.
-    pub(super) asks: u64,
+    pub(super) call_mask: u64,
     /// Stage of its calls.
     pub(super) stage: u16,
     /// Calls that are not answered.
@@ -65,26 +65,26 @@ pub(super) struct Job {
     /// Attempts so far.
     pub(super) attempts: u8,
     /// Whether it has begun.
-    pub(super) begun: bool,
+    pub(super) started: bool,
     /// Whether a call of it has failed.
     pub(super) failed: bool,
     /// CPU time spent on it, its calls included.
-    pub(super) spent: Spent,
+    pub(super) cpu_time: CpuTime,
 }
 
 /// All requests under way.
 #[derive(Default)]
 pub(super) struct Jobs {
     slots: Vec<Job>,
-    tickets: Vec<Option<Ticket>>,
+    permits: Vec<Option<PendingRequest>>,
     reserved: Vec<Vec<u32>>,
     free: Vec<u32>,
-    clients: u64,
+    client_jobs: u64,
 }
 
 impl Jobs {
     pub(super) fn insert(&mut self, job: Job) -> JobId {
-        self.clients += u64::from(job.parent == JobId::NONE);
+        self.client_jobs += u64::from(job.parent == JobId::NONE);
         match self.free.pop() {
             Some(slot) => {
                 self.slots[slot as usize] = job;
@@ -92,7 +92,7 @@ impl Jobs {
             }
             None => {
                 self.slots.push(job);
-                self.tickets.push(None);
+                self.permits.push(None);
                 self.reserved.push(Vec::new());
                 JobId(self.slots.len() as u32 - 1)
             }
@@ -103,21 +103,21 @@ impl Jobs {
     pub(super) fn remove(&mut self, id: JobId) -> Job {
         self.free.push(id.0);
         let job = self[id];
-        self.clients -= u64::from(job.parent == JobId::NONE);
+        self.client_jobs -= u64::from(job.parent == JobId::NONE);
         job
     }
 
     /// Keeps the controller's ticket of a request that is in a server.
-    pub(super) fn keep_ticket(&mut self, id: JobId, ticket: Ticket) {
-        self.tickets[id.0 as usize] = Some(ticket);
+    pub(super) fn store_permit(&mut self, id: JobId, ticket: PendingRequest) {
+        self.permits[id.0 as usize] = Some(ticket);
     }
 
     /// The controller's ticket of a request that is answered now.
     ///
     /// # Panics
     /// If the request was answered before, or never decided on.
-    pub(super) fn take_ticket(&mut self, id: JobId) -> Ticket {
-        self.tickets[id.0 as usize].take().expect("a request is answered once")
+    pub(super) fn take_permit(&mut self, id: JobId) -> PendingRequest {
+        self.permits[id.0 as usize].take().expect("a request is answered once")
     }
 
     /// Links on which a request has a reservation each, in the order of its calls.
@@ -126,8 +126,8 @@ impl Jobs {
     }
 
     /// Clients' requests under way.
-    pub(super) fn of_clients(&self) -> u64 {
-        self.clients
+    pub(super) fn client_jobs(&self) -> u64 {
+        self.client_jobs
     }
 }
 

@@ -2,7 +2,7 @@
 
 use super::jobs::JobId;
 use crate::timer::Timer;
-use leeward_core::client::{Client, Header, LocalEnd, Outlet};
+use leeward_core::client::{Client, ClientSink, Header, LocalOutcome};
 use leeward_core::units::{Credits, Nanos, Priority, Time};
 
 /// A link.
@@ -24,7 +24,7 @@ pub(super) struct Link {
     /// The client's timer.
     pub(super) timer: Timer,
     /// Network delay each way.
-    pub(super) way: Nanos,
+    pub(super) one_way_delay: Nanos,
 }
 
 impl Link {
@@ -39,16 +39,16 @@ impl Link {
 #[derive(Default)]
 pub(super) struct Effects {
     pub(super) sent: Vec<(JobId, Header)>,
-    pub(super) ended: Vec<(JobId, LocalEnd)>,
+    pub(super) ended: Vec<(JobId, LocalOutcome)>,
     pub(super) demand: Option<u32>,
 }
 
-impl Outlet<JobId> for Effects {
+impl ClientSink<JobId> for Effects {
     fn send(&mut self, request: JobId, header: Header) {
         self.sent.push((request, header));
     }
 
-    fn end(&mut self, request: JobId, end: LocalEnd) {
+    fn end(&mut self, request: JobId, end: LocalOutcome) {
         self.ended.push((request, end));
     }
 

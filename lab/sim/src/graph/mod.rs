@@ -8,18 +8,18 @@
 //! - `jobs`: requests, one record per call, and what was spent on them.
 //! - `open`: a run before its first event; `run`: the events; `serve`: what cores do with a request; `calls`: how it asks others; `control`: ticks.
 
+pub mod analysis;
+mod build;
 mod calls;
 mod control;
 mod event;
 mod jobs;
 mod links;
 pub mod model;
-mod open;
-mod purse;
+mod retry_budget;
 mod run;
 mod serve;
 mod server;
-pub mod shape;
 
 use crate::SimError;
 use crate::config::SimConfig;

@@ -2,7 +2,7 @@
 //! on it is in [`super::shape`].
 
 use leeward_core::units::Nanos;
-use leeward_workload::service::Service;
+use leeward_workload::service_time::ServiceTime;
 
 /// Services that ask each other. The first is asked by the clients.
 #[derive(Clone, Debug, PartialEq)]
@@ -12,7 +12,7 @@ pub struct Graph {
     /// Calls among them.
     pub calls: Vec<CallModel>,
     /// How tiers pass requests on.
-    pub passing: Passing,
+    pub policy: CallPolicy,
 }
 
 /// A service: a number of equal servers.
@@ -25,7 +25,7 @@ pub struct ServiceModel {
     /// Cores of each.
     pub cores: u32,
     /// CPU time of a request before its calls.
-    pub service: Service,
+    pub service: ServiceTime,
     /// CPU time of a request after its last reply.
     pub resume: Nanos,
     /// CPU time of receiving a message.
@@ -38,9 +38,9 @@ pub struct ServiceModel {
 
 impl ServiceModel {
     /// Requests that may wait at one server for a core; one more is dropped as it comes.
-    pub const MOST_QUEUED: usize = 65_536;
+    pub const MAX_QUEUED: usize = 65_536;
     /// Requests that may wait at one server for credits behind it.
-    pub const MOST_WAITING: usize = 4_096;
+    pub const MAX_WAITING: usize = 4_096;
 }
 
 /// Calls of one service to another.
@@ -55,30 +55,30 @@ pub struct CallModel {
     /// Share of requests that make any, 0..=1.
     pub probability: f64,
     /// When.
-    pub when: When,
+    pub order: CallOrder,
 }
 
 /// When a request makes calls.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum When {
+pub enum CallOrder {
     /// Together with the caller's calls before these.
     #[default]
-    Together,
+    Parallel,
     /// When the replies to all of those have come.
-    Then,
+    Sequential,
 }
 
 /// How tiers pass requests on, besides what their controller says.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Passing {
+pub struct CallPolicy {
     /// When a request begins to be worked on.
-    pub begin: Begin,
+    pub start: StartCondition,
     /// Where the controller runs.
-    pub control: Control,
+    pub control: ControlPlacement,
     /// Whether controllers are told what the servers behind let through ([`leeward_core::server::Downstream`]).
-    pub downstream: Told,
+    pub downstream: DownstreamReports,
     /// Whether servers end a request whose time has run out (gRPC's deadlines).
-    pub deadlines: Deadlines,
+    pub deadlines: DeadlinePolicy,
     /// Calls that may be tried once more, per call that was answered (gRPC's retry throttling, the SRE book's retry budget); 0
     /// for none.
     pub retries: f64,
@@ -86,7 +86,7 @@ pub struct Passing {
 
 /// When a request begins to be worked on.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Begin {
+pub enum StartCondition {
     /// When it is admitted: a call for which there is no permission waits, and expires, after work was done for it.
     #[default]
     Admitted,
@@ -96,7 +96,7 @@ pub enum Begin {
 
 /// Where the controller runs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Control {
+pub enum ControlPlacement {
     /// At every service, each told its own part of the objective.
     #[default]
     Everywhere,
@@ -106,27 +106,27 @@ pub enum Control {
 
 /// Whether controllers are told of the servers behind.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Told {
+pub enum DownstreamReports {
     /// Controllers are not.
     #[default]
-    Nothing,
+    Off,
     /// Controllers are told, before each tick.
-    Downstream,
+    On,
 }
 
 /// Whether servers end a request whose time has run out.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Deadlines {
+pub enum DeadlinePolicy {
     /// No server looks.
     #[default]
     Ignored,
     /// A request past its objective is not begun, nor gone on with.
-    Kept,
+    Enforced,
 }
 
 /// Part of a graph that a fault is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Part {
+pub enum GraphPart {
     /// The graph as a whole.
     Whole,
     /// This service.
@@ -137,22 +137,22 @@ pub enum Part {
 
 impl Graph {
     /// Services at most.
-    pub const MOST_SERVICES: usize = 1_000;
+    pub const MAX_SERVICES: usize = 1_000;
     /// Servers at most.
-    pub const MOST_SERVERS: u64 = 10_000;
+    pub const MAX_SERVERS: u64 = 10_000;
     /// Calls of a request at one service at most.
-    pub const MOST_CALLS: u32 = 256;
+    pub const MAX_CALLS: u32 = 256;
 
     /// The first thing that is impossible: where, and in words.
     ///
     /// # Errors
     /// That thing.
-    pub fn check(&self) -> Result<(), (Part, String)> {
-        if self.services.is_empty() || self.services.len() > Graph::MOST_SERVICES {
-            return Err((Part::Whole, format!("a graph has 1 to {} services", Graph::MOST_SERVICES)));
+    pub fn check(&self) -> Result<(), (GraphPart, String)> {
+        if self.services.is_empty() || self.services.len() > Graph::MAX_SERVICES {
+            return Err((GraphPart::Whole, format!("a graph has 1 to {} services", Graph::MAX_SERVICES)));
         }
         self.services.iter().enumerate().try_for_each(|(index, service)| {
-            let fault = |problem: String| (Part::Service(index), problem);
+            let fault = |problem: String| (GraphPart::Service(index), problem);
             service.check().map_err(fault)?;
             match self.services[..index].iter().any(|known| known.name == service.name) {
                 true => Err(fault(format!("two services are called `{}`; accepted: a name of its own", service.name))),
@@ -162,16 +162,16 @@ impl Graph {
         self.calls.iter().enumerate().try_for_each(|(index, call)| self.check_call(index, call))?;
         let servers: u64 = self.services.iter().map(|service| u64::from(service.servers)).sum();
         let links = self.links();
-        let passing = self.passing;
+        let passing = self.policy;
         let rules = [
-            (servers <= Graph::MOST_SERVERS, format!("a graph has up to {} servers", Graph::MOST_SERVERS)),
+            (servers <= Graph::MAX_SERVERS, format!("a graph has up to {} servers", Graph::MAX_SERVERS)),
             (links <= 4_000_000, format!("{links} pairs of servers that call each other; accepted: up to 4,000,000")),
             ((0.0..=1.0).contains(&passing.retries), "retries are from 0 to 1 per answered call".into()),
         ];
         if let Some((_, problem)) = rules.into_iter().find(|(holds, _)| !holds) {
-            return Err((Part::Whole, problem));
+            return Err((GraphPart::Whole, problem));
         }
-        order(self).map(drop)
+        topological_order(self).map(drop)
     }
 
     /// Pairs of servers that call each other.
@@ -181,7 +181,7 @@ impl Graph {
         self.calls.iter().map(pairs).sum()
     }
 
-    fn check_call(&self, index: usize, call: &CallModel) -> Result<(), (Part, String)> {
+    fn check_call(&self, index: usize, call: &CallModel) -> Result<(), (GraphPart, String)> {
         let of_caller = || self.calls.iter().filter(|other| other.from == call.from);
         let places = call.from.max(call.to) < self.services.len();
         let calls: u32 = of_caller().map(|other| u32::from(other.times)).sum();
@@ -192,12 +192,12 @@ impl Graph {
             ((0.0..=1.0).contains(&call.probability), "a share of requests is from 0 to 1".into()),
             (!twice, "the same two services have a call already; accepted: `times`".into()),
             (
-                calls <= Graph::MOST_CALLS && of_caller().count() <= 64,
+                calls <= Graph::MAX_CALLS && of_caller().count() <= 64,
                 "a request makes up to 256 calls to up to 64 services".into(),
             ),
         ];
         match rules.into_iter().find(|(holds, _)| !holds) {
-            Some((_, problem)) => Err((Part::Call(index), problem)),
+            Some((_, problem)) => Err((GraphPart::Call(index), problem)),
             None => Ok(()),
         }
     }
@@ -207,7 +207,7 @@ impl Graph {
 ///
 /// # Errors
 /// A circle, or a service that no request reaches.
-pub fn order(graph: &Graph) -> Result<Vec<usize>, (Part, String)> {
+pub fn topological_order(graph: &Graph) -> Result<Vec<usize>, (GraphPart, String)> {
     let name = |index: usize| &graph.services[index].name;
     let mut reached = vec![false; graph.services.len()];
     reached[0] = true;
@@ -221,7 +221,7 @@ pub fn order(graph: &Graph) -> Result<Vec<usize>, (Part, String)> {
     }
     if let Some(lost) = reached.iter().position(|reached| !reached) {
         let problem = format!("no request reaches `{}`; accepted: a chain of calls from `{}`", name(lost), name(0));
-        return Err((Part::Service(lost), problem));
+        return Err((GraphPart::Service(lost), problem));
     }
     let mut callers = vec![0usize; graph.services.len()];
     graph.calls.iter().for_each(|call| callers[call.to] += 1);
@@ -241,7 +241,7 @@ pub fn order(graph: &Graph) -> Result<Vec<usize>, (Part, String)> {
     match on_circle {
         Some(call) => {
             let (from, to) = (name(graph.calls[call].from), name(graph.calls[call].to));
-            Err((Part::Call(call), format!("`{from}` calls `{to}` in a circle; accepted: calls that lead on")))
+            Err((GraphPart::Call(call), format!("`{from}` calls `{to}` in a circle; accepted: calls that lead on")))
         }
         None => Ok(ordered),
     }

@@ -2,17 +2,17 @@
 //! requests ask others in `calls`, what controllers are told in `control`.
 
 use super::event::Event;
-use super::jobs::{Job, JobId, Jobs, Spent};
+use super::jobs::{CpuTime, Job, JobId, Jobs};
 use super::links::{Effects, Link};
 use super::model::{Graph, ServiceModel};
-use super::purse::Purse;
+use super::retry_budget::RetryBudget;
 use super::server::Server;
 use crate::SimError;
-use crate::agenda::{Agenda, Lane};
 use crate::audit::Audit;
 use crate::config::SimConfig;
-use crate::instant::Instant;
+use crate::event_queue::{EventQueue, Lane};
 use crate::requests::{Request, RequestId};
+use crate::run_guard::RunGuard;
 use crate::stats::Stats;
 use leeward_core::client::{Client, LocalReason};
 use leeward_core::server::{Feedback, Gauges, Outcome};
@@ -26,14 +26,14 @@ pub(super) struct Run<'a> {
     pub(super) config: &'a SimConfig,
     pub(super) graph: &'a Graph,
     pub(super) now: Time,
-    pub(super) agenda: Agenda<Event>,
+    pub(super) event_queue: EventQueue<Event>,
     pub(super) arrivals: ArrivalStream,
     pub(super) jobs: Jobs,
     /// Links of all servers, after the clients' own.
     pub(super) links: Vec<Link>,
     pub(super) servers: Vec<Server>,
     /// The first server of each service, and one past the last.
-    pub(super) first: Vec<u32>,
+    pub(super) first_server: Vec<u32>,
     /// Control period of each service.
     pub(super) periods: Vec<Nanos>,
     /// Part of the objective that is each service's.
@@ -41,15 +41,15 @@ pub(super) struct Run<'a> {
     /// Time of a request at each service when nothing queues, its calls included.
     pub(super) spans: Vec<Nanos>,
     /// Retries that clients may make.
-    pub(super) client_retries: Purse,
+    pub(super) client_retries: RetryBudget,
     pub(super) stats: Stats,
     pub(super) audit: Audit,
-    pub(super) books: Vec<Book>,
-    pub(super) used: Spent,
-    pub(super) wasted: Spent,
+    pub(super) service_stats: Vec<ServiceStats>,
+    pub(super) used_cpu: CpuTime,
+    pub(super) wasted_cpu: CpuTime,
     pub(super) effects: Effects,
     pub(super) events: u64,
-    pub(super) instant: Instant<'a>,
+    pub(super) guard: RunGuard<'a>,
     pub(super) service_rng: Rng,
     pub(super) client_rng: Rng,
     pub(super) server_rng: Rng,
@@ -57,32 +57,32 @@ pub(super) struct Run<'a> {
 }
 
 /// Counts of a service in the measured part.
-pub(super) struct Book {
+pub(super) struct ServiceStats {
     /// Time of answered calls, from when they left the caller.
     pub(super) latency: Distribution,
     /// Calls that came.
     pub(super) received: u64,
     /// Calls that were dropped.
-    pub(super) dropped: u64,
+    pub(super) rejected: u64,
 }
 
 impl Run<'_> {
     /// Runs to the end.
     pub(super) fn finish(mut self) -> Result<RunOutcome, SimError> {
         let end = Time::ZERO + self.config.duration;
-        self.agenda.schedule(Time::ZERO + self.config.warmup, Event::WarmedUp);
+        self.event_queue.schedule(Time::ZERO + self.config.warmup, Event::WarmedUp);
         if let Some(window) = self.config.window {
-            self.agenda.schedule(Time::ZERO + window, Event::Window);
+            self.event_queue.schedule(Time::ZERO + window, Event::Window);
         }
         for service in 0..self.periods.len() {
-            self.agenda.schedule(Time::ZERO + self.periods[service], Event::Tick(service as u32));
+            self.event_queue.schedule(Time::ZERO + self.periods[service], Event::Tick(service as u32));
         }
         self.schedule_issue();
-        while let Some((now, event)) = self.agenda.pop(end) {
+        while let Some((now, event)) = self.event_queue.pop(end) {
             self.now = now;
             self.events += 1;
-            if self.instant.is_over(now) {
-                return Err(self.instant.error());
+            if self.guard.must_stop(now) {
+                return Err(self.guard.error());
             }
             self.handle(event);
         }
@@ -93,42 +93,42 @@ impl Run<'_> {
     fn handle(&mut self, event: Event) {
         match event {
             Event::Issue(client) => self.issue(client),
-            Event::Arrive(job) => self.arrive(job),
-            Event::Core(server, job, work) => self.core_is_done(server as usize, job, work),
-            Event::Reply(job, outcome, feedback) => self.reply_arrives(job, outcome, feedback),
+            Event::Arrive(job) => self.on_arrival(job),
+            Event::Core(server, job, work) => self.on_core_done(server as usize, job, work),
+            Event::Reply(job, outcome, feedback) => self.on_reply(job, outcome, feedback),
             Event::Credit(link, feedback) => {
-                self.heard(link, &feedback);
+                self.on_feedback(link, &feedback);
                 self.with_client(link, |client, now, out| client.on_credit(now, &feedback, out));
-                self.credits_came(link);
+                self.on_credits(link);
             }
-            Event::Demand(link, demand) => self.demand_arrives(link, demand),
+            Event::Demand(link, demand) => self.on_demand(link, demand),
             Event::Timer(link) => {
                 if self.links[link as usize].timer.is_due(self.now) {
                     self.with_client(link, |client, now, out| client.on_timer(now, out));
                 }
             }
             Event::Tick(service) => self.tick(service as usize),
-            Event::WarmedUp => self.stats.warmed_up(self.now),
-            Event::Window => self.window_ends(),
+            Event::WarmedUp => self.stats.end_warmup(self.now),
+            Event::Window => self.end_window(),
         }
     }
 
     fn schedule_issue(&mut self) {
-        self.agenda.schedule_issue(self.arrivals.next(), Event::Issue);
+        self.event_queue.schedule_arrival(self.arrivals.next(), Event::Issue);
     }
 
     fn issue(&mut self, client: u32) {
-        self.stats.issued(0);
+        self.stats.record_issue(0);
         let service = self.graph.services[0].service.draw(&mut self.service_rng);
         let priority = Priority::from_random(self.client_rng.bits());
         let deadline = self.now + self.config.slo;
-        let job = self.job(JobId::NONE, client, service, priority, (self.now, deadline));
+        let job = self.new_job(JobId::NONE, client, service, priority, (self.now, deadline));
         self.submit(client, job);
         self.schedule_issue();
     }
 
     /// A request that its caller has just decided on.
-    pub(super) fn job(
+    pub(super) fn new_job(
         &mut self,
         parent: JobId,
         link: u32,
@@ -143,19 +143,19 @@ impl Run<'_> {
             sent: self.now,
             arrived: self.now,
             deadline,
-            patience: deadline,
+            credit_deadline: deadline,
             service,
             priority,
             credit: CreditId::NONE,
             demand: 0,
-            asks: 0,
+            call_mask: 0,
             stage: 0,
             open: 0,
             replies: 0,
             attempts: 1,
-            begun: false,
+            started: false,
             failed: false,
-            spent: Spent::default(),
+            cpu_time: CpuTime::default(),
         })
     }
 
@@ -171,82 +171,83 @@ impl Run<'_> {
         let mut effects = std::mem::take(&mut self.effects);
         let found = &mut self.links[link as usize];
         act(&mut found.client, self.now, &mut effects);
-        let at = self.now + found.way;
+        let at = self.now + found.one_way_delay;
         if let Some(timer) = found.rearm(self.now) {
-            self.agenda.schedule_on(Lane::Timers, timer, Event::Timer(link));
+            self.event_queue.schedule_on(Lane::Timers, timer, Event::Timer(link));
         }
         for (job, header) in effects.sent.drain(..) {
             let record = &mut self.jobs[job];
             (record.sent, record.demand, record.credit) = (self.now, header.demand, header.credit);
-            self.agenda.schedule_on(Lane::ToServer, at, Event::Arrive(job));
+            self.event_queue.schedule_on(Lane::ToServer, at, Event::Arrive(job));
         }
         if let Some(demand) = effects.demand.take() {
-            self.agenda.schedule_on(Lane::ToServer, at, Event::Demand(link, demand));
+            self.event_queue.schedule_on(Lane::ToServer, at, Event::Demand(link, demand));
         }
         for (job, end) in effects.ended.drain(..) {
-            self.call_ended(job, Outcome::Dropped, Some(end.reason));
+            self.on_call_ended(job, Outcome::Rejected, Some(end.reason));
         }
         self.effects = effects;
     }
 
-    fn reply_arrives(&mut self, job: JobId, outcome: Outcome, feedback: Feedback) {
+    fn on_reply(&mut self, job: JobId, outcome: Outcome, feedback: Feedback) {
         let record = self.jobs[job];
         let link = record.link;
         let found = &self.links[link as usize];
         let round_trip = self.now.since(record.sent);
         if outcome == Outcome::Completed && self.now >= Time::ZERO + self.config.warmup {
             let service = self.servers[found.to as usize].service as usize;
-            self.books[service].latency.record(round_trip);
+            self.service_stats[service].latency.record(round_trip);
         }
-        self.heard(link, &feedback);
+        self.on_feedback(link, &feedback);
         self.with_client(link, |client, now, out| client.on_reply(now, outcome, round_trip, &feedback, out));
-        self.call_ended(job, outcome, None);
-        self.credits_came(link);
+        self.on_call_ended(job, outcome, None);
+        self.on_credits(link);
     }
 
     /// A client's request has ended.
-    pub(super) fn client_ended(&mut self, job: &Job, outcome: Outcome, local: Option<LocalReason>) {
+    pub(super) fn on_request_ended(&mut self, job: &Job, outcome: Outcome, local: Option<LocalReason>) {
         let request = as_request(job);
         let in_time = outcome == Outcome::Completed && self.now <= job.deadline;
         if self.now >= Time::ZERO + self.config.warmup {
-            self.used.add(job.spent);
+            self.used_cpu.add(job.cpu_time);
             if !in_time {
-                self.wasted.add(job.spent);
+                self.wasted_cpu.add(job.cpu_time);
             }
         }
         match (outcome, local) {
-            (_, Some(reason)) => self.stats.ended_at_client(0, reason),
-            (Outcome::Completed, None) => self.stats.completed(self.now, &request),
-            (Outcome::Dropped, None) => self.stats.dropped(self.now, &request),
+            (_, Some(reason)) => self.stats.record_client_end(0, reason),
+            (Outcome::Completed, None) => self.stats.record_completion(self.now, &request),
+            (Outcome::Rejected, None) => self.stats.record_client_reject(self.now, &request),
         }
     }
 
-    fn window_ends(&mut self) {
+    fn end_window(&mut self) {
         let delay = |server: &Server| server.packet_delay(self.now) + server.run_delay(self.now);
         let delay = self.servers.iter().map(delay).max().unwrap_or_default();
         let gauges = self.servers.first().map_or_else(Gauges::default, |server| server.halves.control.gauges());
-        self.stats.window_ends(self.now, gauges, delay, None);
+        self.stats.end_window(self.now, gauges, delay, None);
         if let Some(window) = self.config.window {
-            self.agenda.schedule(self.now + window, Event::Window);
+            self.event_queue.schedule(self.now + window, Event::Window);
         }
     }
 
     fn end(mut self) -> RunOutcome {
-        self.audit_books();
+        self.audit_accounting();
         self.audit.check(self.stats.littles_law_holds(), self.now, || "Little's law does not hold".into());
         let cores: u64 = self.graph.services.iter().map(|one| u64::from(one.servers) * u64::from(one.cores)).sum();
         let gauges = self.servers.first().map_or_else(Gauges::default, |server| server.halves.control.gauges());
-        let unfinished = self.jobs.of_clients();
+        let unfinished = self.jobs.client_jobs();
         let mut report = self.stats.report(cores as u32, unfinished, gauges, self.events);
-        self.audit.check(report.totals.balance(), self.now, || format!("requests don't add up: {:?}", report.totals));
+        self.audit
+            .check(report.totals.is_balanced(), self.now, || format!("requests don't add up: {:?}", report.totals));
         let share = |part: Nanos, whole: Nanos| if whole.0 == 0 { 0.0 } else { part.0 as f64 / whole.0 as f64 };
-        let (used, wasted) = (self.used, self.wasted);
+        let (used, wasted) = (self.used_cpu, self.wasted_cpu);
         report.graph = Some(GraphOutcome {
-            wasted: share(wasted.upstream + wasted.last, used.upstream + used.last),
-            wasted_upstream: share(wasted.upstream, used.upstream),
+            wasted_cpu: share(wasted.upstream + wasted.last, used.upstream + used.last),
+            wasted_upstream_cpu: share(wasted.upstream, used.upstream),
             services: self.services(report.measured),
         });
-        report.violations = self.audit.into_found();
+        report.violations = self.audit.into_violations();
         report
     }
 
@@ -255,14 +256,14 @@ impl Run<'_> {
             |model: &ServiceModel| measured.0.max(1) as f64 * f64::from(model.servers) * f64::from(model.cores);
         let mut services = Vec::new();
         for (index, model) in self.graph.services.iter().enumerate() {
-            let own = self.first[index] as usize..self.first[index + 1] as usize;
-            let spent: u128 = self.servers[own].iter().map(|server| server.spent).sum();
-            let book = &mut self.books[index];
+            let own = self.first_server[index] as usize..self.first_server[index + 1] as usize;
+            let spent: u128 = self.servers[own].iter().map(|server| server.cpu_time).sum();
+            let book = &mut self.service_stats[index];
             services.push(ServiceOutcome {
                 name: model.name.clone(),
                 latency: book.latency.percentiles(),
                 received: book.received,
-                dropped: book.dropped,
+                rejected: book.rejected,
                 cpu_utilization: spent as f64 / capacity(model),
                 objective: self.objectives[index],
             });

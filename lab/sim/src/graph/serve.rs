@@ -2,9 +2,9 @@
 
 use super::event::{Event, Work};
 use super::jobs::JobId;
-use super::model::{Begin, Deadlines, ServiceModel};
+use super::model::{DeadlinePolicy, ServiceModel, StartCondition};
 use super::run::{Run, as_request};
-use crate::agenda::Lane;
+use crate::event_queue::Lane;
 use leeward_core::budget::Budget;
 use leeward_core::server::{Arrival, Departure, Outcome, Verdict};
 use leeward_core::units::{Nanos, Time};
@@ -13,58 +13,58 @@ use leeward_core::units::{Nanos, Time};
 const REJECT: Nanos = Nanos(50);
 
 impl Run<'_> {
-    pub(super) fn arrive(&mut self, id: JobId) {
+    pub(super) fn on_arrival(&mut self, id: JobId) {
         let (now, link) = (self.now, self.jobs[id].link);
         self.jobs[id].arrived = now;
         let server = self.links[link as usize].to as usize;
         if self.jobs[id].parent == JobId::NONE {
-            self.stats.entered(now);
-            self.stats.received(true);
+            self.stats.record_arrival(now);
+            self.stats.record_receive(true);
         }
         if now >= Time::ZERO + self.config.warmup {
-            self.books[self.servers[server].service as usize].received += 1;
+            self.service_stats[self.servers[server].service as usize].received += 1;
         }
-        if self.servers[server].requests.len() >= ServiceModel::MOST_QUEUED {
+        if self.servers[server].requests.len() >= ServiceModel::MAX_QUEUED {
             // No core has seen it: the machine's network drops it, and costs nothing.
-            let (_, ticket) = self.judge(server, id, Nanos::ZERO);
-            self.jobs.keep_ticket(id, ticket);
-            self.answer(server, id, Outcome::Dropped);
+            let (_, ticket) = self.request_verdict(server, id, Nanos::ZERO);
+            self.jobs.store_permit(id, ticket);
+            self.respond(server, id, Outcome::Rejected);
             return;
         }
         self.servers[server].requests.push_back((now, id));
-        self.give_cores(server);
+        self.assign_cores(server);
     }
 
     /// Gives work to cores that have none: first what has begun.
-    pub(super) fn give_cores(&mut self, server: usize) {
+    pub(super) fn assign_cores(&mut self, server: usize) {
         while self.servers[server].busy < self.servers[server].cores {
             let found = &mut self.servers[server];
             if let Some((_, id)) = found.ready.pop_front() {
-                self.go_on(server, id);
+                self.resume(server, id);
             } else if let Some((_, id)) = found.requests.pop_front() {
-                self.take(server, id);
+                self.receive(server, id);
             } else {
                 break;
             }
         }
-        let idles = self.servers[server].idles_beside_work();
+        let idles = self.servers[server].idles_despite_work();
         self.audit.check(!idles, self.now, || "a core idles beside work".into());
     }
 
     /// A core receives a request.
-    fn take(&mut self, server: usize, id: JobId) {
+    fn receive(&mut self, server: usize, id: JobId) {
         let waited = self.now.since(self.jobs[id].arrived);
         let delay = waited + self.servers[server].run_delay(self.now);
-        let (verdict, ticket) = self.judge(server, id, delay);
-        self.jobs.keep_ticket(id, ticket);
+        let (verdict, ticket) = self.request_verdict(server, id, delay);
+        self.jobs.store_permit(id, ticket);
         let service = self.servers[server].service as usize;
         let model = &self.graph.services[service];
         let work = if verdict != Verdict::Admit || self.is_late(id) {
             Work::Reject
         } else {
             self.draw_calls(server, id);
-            self.jobs[id].patience = self.patience(service, id);
-            let reserves = self.graph.passing.begin == Begin::Reserved;
+            self.jobs[id].credit_deadline = self.credit_deadline(service, id);
+            let reserves = self.graph.policy.start == StartCondition::Reserved;
             if reserves && !self.reserve(server, id) { Work::Park } else { Work::Begin }
         };
         let rest = match work {
@@ -76,7 +76,12 @@ impl Run<'_> {
     }
 
     /// Tells the server's controller of a request and asks for its verdict, on arrival and again for its turn.
-    fn judge(&mut self, server: usize, id: JobId, delay: Nanos) -> (Verdict, leeward_core::server::Ticket) {
+    fn request_verdict(
+        &mut self,
+        server: usize,
+        id: JobId,
+        delay: Nanos,
+    ) -> (Verdict, leeward_core::server::PendingRequest) {
         let job = self.jobs[id];
         let left = Nanos(job.deadline.0.saturating_sub(self.now.0));
         let arrival = Arrival::new(self.now)
@@ -84,24 +89,24 @@ impl Run<'_> {
             .with_priority(job.priority)
             .with_delay(delay)
             .with_random(self.server_rng.bits())
-            .with_budget(Budget::of(left));
+            .with_budget(Budget::new(left));
         let found = &mut self.servers[server];
         found.since_tick.arrivals += 1;
-        found.inside += 1;
+        found.in_flight += 1;
         let session = &mut found.sessions[self.links[job.link as usize].session as usize];
         let core = found.halves.cores[session.core.0 as usize].as_mut();
         let (first, ticket) = session.request(core, &arrival);
-        let verdict = if first == Verdict::Admit { core.execute(self.now.since(job.arrived)) } else { first };
+        let verdict = if first == Verdict::Admit { core.on_dequeue(self.now.since(job.arrived)) } else { first };
         (verdict, ticket)
     }
 
     fn is_late(&self, id: JobId) -> bool {
-        self.graph.passing.deadlines == Deadlines::Kept && self.now > self.jobs[id].deadline
+        self.graph.policy.deadlines == DeadlinePolicy::Enforced && self.now > self.jobs[id].deadline
     }
 
     /// When a request at `service` stops waiting for credits: half of this service's own part of the objective after it came,
     /// or when it could not be answered in time any more. The other half is for the queues behind.
-    fn patience(&self, service: usize, id: JobId) -> Time {
+    fn credit_deadline(&self, service: usize, id: JobId) -> Time {
         let job = &self.jobs[id];
         let latest = Time(job.deadline.0.saturating_sub(self.spans[service].0));
         latest.min(job.arrived + self.objectives[service] / 2)
@@ -115,8 +120,8 @@ impl Run<'_> {
     }
 
     /// A core goes on with a request that waited for credits or replies.
-    fn go_on(&mut self, server: usize, id: JobId) {
-        if !self.jobs[id].begun {
+    fn resume(&mut self, server: usize, id: JobId) {
+        if !self.jobs[id].started {
             let cost = self.begin_cost(server, id);
             self.occupy(server, id, Work::Begin, cost);
             return;
@@ -139,59 +144,59 @@ impl Run<'_> {
     fn occupy(&mut self, server: usize, id: JobId, work: Work, cost: Nanos) {
         let found = &mut self.servers[server];
         found.busy += 1;
-        let cost = cost + std::mem::take(&mut found.owed);
+        let cost = cost + std::mem::take(&mut found.debt);
         let end = self.now + cost;
         let run_end = Time::ZERO + self.config.duration;
         let measured = end.min(run_end).since(self.now.max(Time::ZERO + self.config.warmup));
-        found.spent += u128::from(measured.0);
-        let spent = &mut self.jobs[id].spent;
+        found.cpu_time += u128::from(measured.0);
+        let spent = &mut self.jobs[id].cpu_time;
         let place = if found.groups.is_empty() { &mut spent.last } else { &mut spent.upstream };
         *place += cost;
-        self.stats.busy(self.now, end);
-        self.agenda.schedule(end, Event::Core(server as u32, id, work));
+        self.stats.record_busy(self.now, end);
+        self.event_queue.schedule(end, Event::Core(server as u32, id, work));
     }
 
-    pub(super) fn core_is_done(&mut self, server: usize, id: JobId, work: Work) {
+    pub(super) fn on_core_done(&mut self, server: usize, id: JobId, work: Work) {
         self.servers[server].busy -= 1;
         match work {
-            Work::Reject => self.answer(server, id, Outcome::Dropped),
+            Work::Reject => self.respond(server, id, Outcome::Rejected),
             Work::Park => self.park(server, id),
             Work::Begin => {
-                self.jobs[id].begun = true;
-                self.ask_or_answer(server, id, 0);
+                self.jobs[id].started = true;
+                self.call_or_respond(server, id, 0);
             }
-            Work::Resume if self.jobs[id].failed => self.answer(server, id, Outcome::Dropped),
+            Work::Resume if self.jobs[id].failed => self.respond(server, id, Outcome::Rejected),
             Work::Resume => {
                 let next = self.jobs[id].stage + 1;
-                self.ask_or_answer(server, id, next);
+                self.call_or_respond(server, id, next);
             }
         }
-        self.give_cores(server);
+        self.assign_cores(server);
     }
 
     /// Makes the calls of a stage, or answers if there are none.
-    fn ask_or_answer(&mut self, server: usize, id: JobId, stage: u16) {
+    fn call_or_respond(&mut self, server: usize, id: JobId, stage: u16) {
         if self.calls_of_stage(server, id, stage) == 0 {
             // Stages without a call of this request are skipped together: their calls come in order.
             match self.next_stage(server, id, stage) {
-                Some(later) => self.ask(server, id, later),
-                None => self.answer(server, id, Outcome::Completed),
+                Some(later) => self.send_calls(server, id, later),
+                None => self.respond(server, id, Outcome::Completed),
             }
         } else {
-            self.ask(server, id, stage);
+            self.send_calls(server, id, stage);
         }
     }
 
     /// Lets an answer leave.
-    pub(super) fn answer(&mut self, server: usize, id: JobId, outcome: Outcome) {
+    pub(super) fn respond(&mut self, server: usize, id: JobId, outcome: Outcome) {
         self.release_all(id);
         let job = self.jobs[id];
-        let ticket = self.jobs.take_ticket(id);
+        let ticket = self.jobs.take_permit(id);
         let found = &mut self.servers[server];
-        found.inside -= 1;
+        found.in_flight -= 1;
         match outcome {
             Outcome::Completed => found.since_tick.completions += 1,
-            Outcome::Dropped => found.since_tick.drops += 1,
+            Outcome::Rejected => found.since_tick.rejections += 1,
         }
         let link = &self.links[job.link as usize];
         let session = &mut found.sessions[link.session as usize];
@@ -200,15 +205,19 @@ impl Run<'_> {
         let departure = Departure { now: self.now, outcome, sojourn, credit: job.credit };
         let feedback = session.reply(core, ticket, &departure);
         if job.parent == JobId::NONE {
-            self.stats.left(self.now, &as_request(&job));
-            self.stats.sent_messages(1);
-            if outcome == Outcome::Dropped {
-                self.stats.rejected();
+            self.stats.record_departure(self.now, &as_request(&job));
+            self.stats.record_sent(1);
+            if outcome == Outcome::Rejected {
+                self.stats.record_reject();
             }
         }
-        if outcome == Outcome::Dropped && self.now >= Time::ZERO + self.config.warmup {
-            self.books[found.service as usize].dropped += 1;
+        if outcome == Outcome::Rejected && self.now >= Time::ZERO + self.config.warmup {
+            self.service_stats[found.service as usize].rejected += 1;
         }
-        self.agenda.schedule_on(Lane::ToClient, self.now + link.way, Event::Reply(id, outcome, feedback));
+        self.event_queue.schedule_on(
+            Lane::ToClient,
+            self.now + link.one_way_delay,
+            Event::Reply(id, outcome, feedback),
+        );
     }
 }

@@ -2,7 +2,7 @@
 //! and its controller.
 
 use super::jobs::JobId;
-use super::purse::Purse;
+use super::retry_budget::RetryBudget;
 use leeward_core::server::{ServerHalves, Session, Signals};
 use leeward_core::units::{Nanos, Priority, Time};
 use std::collections::VecDeque;
@@ -16,7 +16,7 @@ pub(super) struct Server {
     /// Cores that work.
     pub(super) busy: u32,
     /// Requests that were taken in and not answered.
-    pub(super) inside: u64,
+    pub(super) in_flight: u64,
     /// Requests that have come, and when.
     pub(super) requests: VecDeque<(Time, JobId)>,
     /// Requests that go on, and since when they could.
@@ -28,20 +28,20 @@ pub(super) struct Server {
     /// Link of each session.
     pub(super) links: Vec<u32>,
     /// Its own callees, one group per call of its service.
-    pub(super) groups: Vec<Group>,
+    pub(super) groups: Vec<CalleeGroup>,
     /// Events since the last tick.
     pub(super) since_tick: Signals,
     /// Core that is asked first for sessions to wake.
     pub(super) first_woken: usize,
     /// CPU time that the next work costs besides: messages that no request is behind.
-    pub(super) owed: Nanos,
+    pub(super) debt: Nanos,
     /// CPU time spent in the measured part.
-    pub(super) spent: u128,
+    pub(super) cpu_time: u128,
 }
 
 /// The servers of one call.
 #[derive(Clone, Debug)]
-pub(super) struct Group {
+pub(super) struct CalleeGroup {
     /// Call of the graph.
     pub(super) call: usize,
     /// Stage in which it is made.
@@ -55,15 +55,15 @@ pub(super) struct Group {
     /// f: calls per request, a moving average.
     pub(super) per_request: f64,
     /// Calls that may be tried once more.
-    pub(super) retries: Purse,
+    pub(super) retries: RetryBudget,
 }
 
-impl Group {
+impl CalleeGroup {
     /// Weight of a new request in the average.
     const WEIGHT: f64 = 1.0 / 256.0;
 
     /// A request makes so many of these calls.
-    pub(super) fn note(&mut self, calls: u16) {
+    pub(super) fn record_calls(&mut self, calls: u16) {
         self.per_request += (f64::from(calls) - self.per_request) * Self::WEIGHT;
     }
 }
@@ -80,7 +80,7 @@ impl Server {
     }
 
     /// Whether a core is free while something waits for one.
-    pub(super) fn idles_beside_work(&self) -> bool {
+    pub(super) fn idles_despite_work(&self) -> bool {
         self.busy < self.cores && !(self.requests.is_empty() && self.ready.is_empty())
     }
 }

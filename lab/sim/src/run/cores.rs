@@ -4,10 +4,10 @@
 use super::Run;
 use crate::event::{Event, Packet};
 use crate::scheduling::scheduler::Scheduler;
-use crate::scheduling::{Finding, Placing, Steal};
+use crate::scheduling::{DispatchPolicy, StealAmount, StealPolicy};
 use crate::server::Activity;
-use leeward_allocation::Change;
-use leeward_core::server::CoresGranted;
+use leeward_allocation::CoreChange;
+use leeward_core::server::CoreGrant;
 use leeward_core::units::{Nanos, Time};
 use leeward_outcome::CoreUsage;
 
@@ -24,9 +24,9 @@ impl Run<'_> {
     pub(super) fn start_cores(&mut self) {
         let Some(scheduler) = &self.scheduler else { return };
         let period = scheduler.period();
-        self.agenda.schedule(self.now + period, Event::Allocate);
+        self.event_queue.schedule(self.now + period, Event::Allocate);
         for core in scheduler.active().iter() {
-            self.ran_dry(core);
+            self.on_idle(core);
         }
     }
 
@@ -39,9 +39,9 @@ impl Run<'_> {
         let queue = self.queue_for();
         self.server.queues.push_packet(queue, now, packet);
         if self.scheduler().searching().has(queue) {
-            self.found(queue, Nanos::ZERO);
+            self.start_found_work(queue, Nanos::ZERO);
         } else {
-            self.tell_searchers(queue);
+            self.notify_searchers(queue);
         }
     }
 
@@ -55,14 +55,14 @@ impl Run<'_> {
         {
             return core;
         }
-        match scheduler.balancing.placing {
-            Placing::Random => scheduler.any_taker(),
-            Placing::ShortestOf(sample) => {
-                let drawn: Vec<usize> = (0..sample).map(|_| self.scheduler().any_taker()).collect();
+        match scheduler.balancing.dispatch {
+            DispatchPolicy::Random => scheduler.random_assignable(),
+            DispatchPolicy::ShortestOf(sample) => {
+                let drawn: Vec<usize> = (0..sample).map(|_| self.scheduler().random_assignable()).collect();
                 drawn.into_iter().min_by_key(|core| self.server.load(*core)).unwrap_or(0)
             }
-            Placing::Bounded(bound) => {
-                let takers = scheduler.takers();
+            DispatchPolicy::Bounded(bound) => {
+                let takers = scheduler.assignable();
                 let shortest = takers.iter().min_by_key(|core| self.server.load(*core));
                 shortest.filter(|core| self.server.load(*core) < bound as usize).unwrap_or(queues)
             }
@@ -70,7 +70,7 @@ impl Run<'_> {
     }
 
     /// `core` is done with something: it goes on, or leaves.
-    pub(super) fn next_on(&mut self, core: usize, owed: Nanos) {
+    pub(super) fn continue_core(&mut self, core: usize, owed: Nanos) {
         if owed == Nanos::ZERO && self.scheduler().is_leaving(core) {
             self.park(core);
             return;
@@ -79,13 +79,15 @@ impl Run<'_> {
         self.begin(core, owed);
         // What it has queued and can't do itself yet is for those that look for work.
         if self.server.queues.head(core).is_some() {
-            self.tell_searchers(core);
+            self.notify_searchers(core);
         }
     }
 
     /// Takes from the queue for all what `core` has room for.
     fn fill(&mut self, core: usize) {
-        let Some(Placing::Bounded(bound)) = self.scheduler.as_ref().map(|scheduler| scheduler.balancing.placing) else {
+        let Some(DispatchPolicy::Bounded(bound)) =
+            self.scheduler.as_ref().map(|scheduler| scheduler.balancing.dispatch)
+        else {
             return;
         };
         let all = self.server.cores.len();
@@ -93,20 +95,20 @@ impl Run<'_> {
     }
 
     /// `core` has nothing left to do: it begins to look for work. A no-op on a server whose cores are always there.
-    pub(super) fn ran_dry(&mut self, core: usize) {
+    pub(super) fn on_idle(&mut self, core: usize) {
         let Some(scheduler) = &mut self.scheduler else { return };
         scheduler.begin_search(self.now, core);
         if scheduler.is_instant()
             && let Some(queue) = self.oldest_queue()
         {
-            self.take(core, queue);
+            self.steal_from(core, queue);
             return;
         }
-        self.look_again(core);
+        self.schedule_search(core);
     }
 
     /// Sets the next moment at which something is to be done for a core that looks for work.
-    fn look_again(&mut self, core: usize) {
+    fn schedule_search(&mut self, core: usize) {
         let now = self.now;
         let queues = 0..self.server.cores.len();
         let Some(scheduler) = &mut self.scheduler else { return };
@@ -114,7 +116,7 @@ impl Run<'_> {
         if self.server.queues.waiting() > 0 {
             for queue in queues {
                 if let Some(head) = self.server.queues.head(queue) {
-                    next = next.min(scheduler.sees(core, queue, head, now));
+                    next = next.min(scheduler.discovery_time(core, queue, head, now));
                 }
             }
         }
@@ -127,11 +129,11 @@ impl Run<'_> {
         let search = &mut scheduler.searches[core];
         search.next = next;
         search.generation = search.generation.wrapping_add(1);
-        self.agenda.schedule(next, Event::Look(core as u32, search.generation));
+        self.event_queue.schedule(next, Event::SearchStep(core as u32, search.generation));
     }
 
     /// Something lies in `queue`: the core that sees it first goes there, unless it is on its way elsewhere by then.
-    fn tell_searchers(&mut self, queue: usize) {
+    fn notify_searchers(&mut self, queue: usize) {
         let now = self.now;
         let Some(scheduler) = &mut self.scheduler else { return };
         let searching = scheduler.searching();
@@ -139,7 +141,7 @@ impl Run<'_> {
             return;
         }
         let Some(head) = self.server.queues.head(queue) else { return };
-        let sees = |core: usize| (scheduler.sees(core, queue, head, now), core);
+        let sees = |core: usize| (scheduler.discovery_time(core, queue, head, now), core);
         let free = |(at, core): &(Time, usize)| {
             let search = &scheduler.searches[*core];
             // One that looks on beyond its time, because it may not park, has nothing else to wait for.
@@ -149,11 +151,11 @@ impl Run<'_> {
         let search = &mut scheduler.searches[core];
         search.next = at;
         search.generation = search.generation.wrapping_add(1);
-        self.agenda.schedule(at, Event::Look(core as u32, search.generation));
+        self.event_queue.schedule(at, Event::SearchStep(core as u32, search.generation));
     }
 
     /// A core that looks for work gets to a queue that had some, or gives up.
-    pub(super) fn look(&mut self, core: usize, generation: u32) {
+    pub(super) fn on_search_step(&mut self, core: usize, generation: u32) {
         let now = self.now;
         let Some(scheduler) = &mut self.scheduler else { return };
         let search = scheduler.searches[core];
@@ -161,24 +163,25 @@ impl Run<'_> {
             return;
         }
         if self.server.queues.head(core).is_some() {
-            self.found(core, Nanos::ZERO);
+            self.start_found_work(core, Nanos::ZERO);
             return;
         }
         if self.server.queues.waiting() > 0 {
-            let queue = match self.scheduler().balancing.finding {
-                Finding::Oracle => self.oldest_queue(),
+            let queue = match self.scheduler().balancing.stealing {
+                StealPolicy::Oracle => self.oldest_queue(),
                 _ => {
                     let scheduler = self.scheduler.as_ref();
                     let here = |queue: &usize| {
                         let head = self.server.queues.head(*queue);
-                        head.zip(scheduler).is_some_and(|(head, known)| known.sees(core, *queue, head, now) == now)
+                        head.zip(scheduler)
+                            .is_some_and(|(head, known)| known.discovery_time(core, *queue, head, now) == now)
                     };
                     // Of several that have raised a flag, the one that has waited longest.
                     (0..self.server.cores.len()).filter(here).min_by_key(|queue| self.server.queues.head(*queue))
                 }
             };
             if let Some(queue) = queue {
-                self.take(core, queue);
+                self.steal_from(core, queue);
                 return;
             }
         }
@@ -186,7 +189,7 @@ impl Run<'_> {
             self.park(core);
             return;
         }
-        self.look_again(core);
+        self.schedule_search(core);
     }
 
     fn oldest_queue(&self) -> Option<usize> {
@@ -195,19 +198,19 @@ impl Run<'_> {
     }
 
     /// `core`, which looks for work, takes the oldest of another's queue, or its older half.
-    fn take(&mut self, core: usize, queue: usize) {
+    fn steal_from(&mut self, core: usize, queue: usize) {
         let entries = match self.scheduler().steal {
-            Steal::One => 1,
-            Steal::Half => self.server.queues.length(queue).div_ceil(2),
+            StealAmount::One => 1,
+            StealAmount::Half => self.server.queues.length(queue).div_ceil(2),
         };
         (0..entries).for_each(|_| _ = self.server.queues.transfer(queue, core));
         let steal = self.config.server.costs.steal;
-        self.found(core, if queue == core { Nanos::ZERO } else { steal });
-        self.tell_searchers(queue);
+        self.start_found_work(core, if queue == core { Nanos::ZERO } else { steal });
+        self.notify_searchers(queue);
     }
 
     /// `core`, which looked for work, has some in its own queue.
-    fn found(&mut self, core: usize, owed: Nanos) {
+    fn start_found_work(&mut self, core: usize, owed: Nanos) {
         let now = self.now;
         self.scheduler().end_search(now, core);
         self.begin(core, owed);
@@ -215,7 +218,7 @@ impl Run<'_> {
 
     /// Something is to be sent from `home`, or from another core if that is parked. Returns the core that will.
     pub(super) fn sender(&self, home: usize) -> usize {
-        self.scheduler.as_ref().map_or(home, |scheduler| scheduler.stand_in(home))
+        self.scheduler.as_ref().map_or(home, |scheduler| scheduler.substitute(home))
     }
 
     /// `core` sends what is outgoing if it has nothing else to do.
@@ -223,7 +226,7 @@ impl Run<'_> {
         let has_some = !self.server.cores[core].outgoing.is_empty();
         if has_some && matches!(self.server.cores[core].activity, Activity::Idle) && self.scheduler().active().has(core)
         {
-            self.found(core, Nanos::ZERO);
+            self.start_found_work(core, Nanos::ZERO);
         }
     }
 
@@ -231,7 +234,7 @@ impl Run<'_> {
     pub(super) fn allocator_tick(&mut self) {
         self.allocate(0);
         let period = self.scheduler().period();
-        self.agenda.schedule(self.now + period, Event::Allocate);
+        self.event_queue.schedule(self.now + period, Event::Allocate);
     }
 
     /// Asks the allocator, while `arriving` messages are about to be queued, and does what it says.
@@ -239,13 +242,13 @@ impl Run<'_> {
         let now = self.now;
         let Some(scheduler) = &mut self.scheduler else { return };
         match scheduler.decide(now, &self.server.queues, arriving) {
-            Change::Keep => {}
-            Change::Grant(more) => self.grant(more),
-            Change::Revoke(fewer) => {
+            CoreChange::Keep => {}
+            CoreChange::Grant(more) => self.grant(more),
+            CoreChange::Revoke(fewer) => {
                 for _ in 0..fewer {
-                    let Some(core) = self.scheduler().to_revoke() else { return };
-                    self.scheduler().leave(core);
-                    self.tell_of_fewer();
+                    let Some(core) = self.scheduler().revocation_candidate() else { return };
+                    self.scheduler().mark_leaving(core);
+                    self.report_fewer_cores();
                     if self.scheduler().searching().has(core) {
                         self.park(core);
                     }
@@ -258,27 +261,27 @@ impl Run<'_> {
         let now = self.now;
         let mut granted = 0;
         for _ in 0..cores {
-            if !self.scheduler().stays_after_all() {
+            if !self.scheduler().cancel_revocation() {
                 let Some(core) = self.scheduler().grant(now) else { break };
                 if self.scheduler().is_instant() {
-                    self.granted(core);
+                    self.on_granted(core);
                 } else {
                     let at = now + self.scheduler().allocation_delay;
-                    self.agenda.schedule(at, Event::Granted(core as u32));
+                    self.event_queue.schedule(at, Event::Granted(core as u32));
                 }
             }
             granted += 1;
         }
         if granted > 0 {
             let total = self.scheduler().allocated();
-            self.scheduler().usage.granted(granted);
-            self.halves.control.cores_granted(&CoresGranted { now, granted, total });
+            self.scheduler().usage.record_grants(granted);
+            self.halves.control.on_core_grant(&CoreGrant { now, granted, total });
             self.wake_sessions();
         }
     }
 
     /// A granted core can be used: it looks for work.
-    pub(super) fn granted(&mut self, core: usize) {
+    pub(super) fn on_granted(&mut self, core: usize) {
         let now = self.now;
         self.scheduler().ready(now, core);
         self.fill(core);
@@ -286,9 +289,9 @@ impl Run<'_> {
     }
 
     /// Admission control hears of a core that is not the server's any more.
-    fn tell_of_fewer(&mut self) {
+    fn report_fewer_cores(&mut self) {
         let (now, total) = (self.now, self.scheduler().allocated());
-        self.halves.control.cores_granted(&CoresGranted { now, granted: 0, total });
+        self.halves.control.on_core_grant(&CoreGrant { now, granted: 0, total });
     }
 
     fn park(&mut self, core: usize) {
@@ -296,16 +299,16 @@ impl Run<'_> {
         let was_revoked = self.scheduler().is_leaving(core);
         self.scheduler().park(now, core);
         if !was_revoked {
-            self.tell_of_fewer();
+            self.report_fewer_cores();
         }
         let left_behind = self.server.queues.head(core).is_some() || !self.server.cores[core].outgoing.is_empty();
         if left_behind {
-            let heir = self.scheduler().any_taker();
+            let heir = self.scheduler().random_assignable();
             self.server.hand_over(core, heir);
             if self.scheduler().searching().has(heir) {
-                self.found(heir, Nanos::ZERO);
+                self.start_found_work(heir, Nanos::ZERO);
             } else {
-                self.tell_searchers(heir);
+                self.notify_searchers(heir);
             }
         }
         if self.scheduler().follows_events() && self.server.queues.waiting() > 0 {
@@ -314,15 +317,15 @@ impl Run<'_> {
     }
 
     /// A request has been rejected.
-    pub(super) fn note_rejection(&mut self) {
-        self.stats.rejected();
+    pub(super) fn record_rejection(&mut self) {
+        self.stats.record_reject();
         if let Some(scheduler) = &mut self.scheduler {
             scheduler.rejected += 1;
         }
     }
 
     /// Looks for a parked core that still has something to do.
-    pub(super) fn parked_with_work(&self) -> bool {
+    pub(super) fn has_parked_work(&self) -> bool {
         let Some(scheduler) = &self.scheduler else { return false };
         let active = scheduler.active();
         let core =

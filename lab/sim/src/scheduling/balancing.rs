@@ -5,7 +5,7 @@ use leeward_core::units::{Nanos, parse_duration};
 
 /// Where a message goes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Placing {
+pub enum DispatchPolicy {
     /// To any active core.
     #[default]
     Random,
@@ -18,9 +18,9 @@ pub enum Placing {
 
 /// How a core without work of its own finds some.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Finding {
+pub enum StealPolicy {
     /// Not at all.
-    Nothing,
+    Never,
     /// The core looks at one core after the other, from the next one on.
     InOrder,
     /// The same from a core that is drawn (Shenango).
@@ -38,9 +38,9 @@ pub enum Finding {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Balancing {
     /// Where a message goes.
-    pub placing: Placing,
+    pub dispatch: DispatchPolicy,
     /// How a core without work finds some.
-    pub finding: Finding,
+    pub stealing: StealPolicy,
 }
 
 /// How the policies are written.
@@ -48,7 +48,7 @@ pub const NAMES: &str = "none, steal-in-order, steal-random, steal-sibling, flag
                          choice-steal:2, jbsq:2";
 
 /// More is no sample, and no bound.
-const MOST: u32 = 128;
+const MAX_SAMPLE: u32 = 128;
 /// The delay from which a core is flagged, unless it is said.
 const FLAGGED_FROM: Nanos = Nanos(500);
 
@@ -61,22 +61,26 @@ impl Balancing {
         };
         let number = || match rest {
             None => Some(2),
-            Some(rest) => rest.parse().ok().filter(|number| (1..=MOST).contains(number)),
+            Some(rest) => rest.parse().ok().filter(|number| (1..=MAX_SAMPLE).contains(number)),
         };
-        let plain = |finding| rest.is_none().then_some(Balancing { finding, ..Balancing::default() });
+        let plain = |finding| rest.is_none().then_some(Balancing { stealing: finding, ..Balancing::default() });
         match name {
-            "none" => plain(Finding::Nothing),
-            "steal-in-order" => plain(Finding::InOrder),
-            "steal-random" => plain(Finding::Random),
-            "steal-sibling" => plain(Finding::SiblingFirst),
-            "oracle" => plain(Finding::Oracle),
+            "none" => plain(StealPolicy::Never),
+            "steal-in-order" => plain(StealPolicy::InOrder),
+            "steal-random" => plain(StealPolicy::Random),
+            "steal-sibling" => plain(StealPolicy::SiblingFirst),
+            "oracle" => plain(StealPolicy::Oracle),
             "flags" => {
                 let from = rest.map_or(Ok(FLAGGED_FROM), parse_duration).ok()?;
-                Some(Balancing { finding: Finding::Flagged(from), ..Balancing::default() })
+                Some(Balancing { stealing: StealPolicy::Flagged(from), ..Balancing::default() })
             }
-            "choice" => Some(Balancing { placing: Placing::ShortestOf(number()?), finding: Finding::Nothing }),
-            "choice-steal" => Some(Balancing { placing: Placing::ShortestOf(number()?), finding: Finding::Random }),
-            "jbsq" => Some(Balancing { placing: Placing::Bounded(number()?), finding: Finding::Nothing }),
+            "choice" => {
+                Some(Balancing { dispatch: DispatchPolicy::ShortestOf(number()?), stealing: StealPolicy::Never })
+            }
+            "choice-steal" => {
+                Some(Balancing { dispatch: DispatchPolicy::ShortestOf(number()?), stealing: StealPolicy::Random })
+            }
+            "jbsq" => Some(Balancing { dispatch: DispatchPolicy::Bounded(number()?), stealing: StealPolicy::Never }),
             _ => None,
         }
     }
@@ -85,16 +89,16 @@ impl Balancing {
 impl std::fmt::Display for Balancing {
     /// As [`Balancing::parse`] reads it.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match (self.placing, self.finding) {
-            (Placing::ShortestOf(sample), Finding::Nothing) => write!(f, "choice:{sample}"),
-            (Placing::ShortestOf(sample), _) => write!(f, "choice-steal:{sample}"),
-            (Placing::Bounded(bound), _) => write!(f, "jbsq:{bound}"),
-            (Placing::Random, Finding::Nothing) => f.write_str("none"),
-            (Placing::Random, Finding::InOrder) => f.write_str("steal-in-order"),
-            (Placing::Random, Finding::Random) => f.write_str("steal-random"),
-            (Placing::Random, Finding::SiblingFirst) => f.write_str("steal-sibling"),
-            (Placing::Random, Finding::Flagged(from)) => write!(f, "flags:{}ns", from.0),
-            (Placing::Random, Finding::Oracle) => f.write_str("oracle"),
+        match (self.dispatch, self.stealing) {
+            (DispatchPolicy::ShortestOf(sample), StealPolicy::Never) => write!(f, "choice:{sample}"),
+            (DispatchPolicy::ShortestOf(sample), _) => write!(f, "choice-steal:{sample}"),
+            (DispatchPolicy::Bounded(bound), _) => write!(f, "jbsq:{bound}"),
+            (DispatchPolicy::Random, StealPolicy::Never) => f.write_str("none"),
+            (DispatchPolicy::Random, StealPolicy::InOrder) => f.write_str("steal-in-order"),
+            (DispatchPolicy::Random, StealPolicy::Random) => f.write_str("steal-random"),
+            (DispatchPolicy::Random, StealPolicy::SiblingFirst) => f.write_str("steal-sibling"),
+            (DispatchPolicy::Random, StealPolicy::Flagged(from)) => write!(f, "flags:{}ns", from.0),
+            (DispatchPolicy::Random, StealPolicy::Oracle) => f.write_str("oracle"),
         }
     }
 }
@@ -112,7 +116,7 @@ mod tests {
         for wrong in ["", "steal", "oracle:2", "choice:0", "choice:x", "jbsq:999", "flags:5", "steal-random:2"] {
             assert_eq!(Balancing::parse(wrong), None, "{wrong}");
         }
-        assert_eq!(Balancing::parse("choice:3").unwrap().placing, Placing::ShortestOf(3));
-        assert_eq!(Balancing::parse("flags:2us").unwrap().finding, Finding::Flagged(Nanos(2_000)));
+        assert_eq!(Balancing::parse("choice:3").unwrap().dispatch, DispatchPolicy::ShortestOf(3));
+        assert_eq!(Balancing::parse("flags:2us").unwrap().stealing, StealPolicy::Flagged(Nanos(2_000)));
     }
 }

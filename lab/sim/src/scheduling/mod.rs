@@ -13,7 +13,7 @@ pub(crate) mod scheduler;
 mod search;
 mod usage;
 
-pub use balancing::{Balancing, Finding, NAMES, Placing};
+pub use balancing::{Balancing, DispatchPolicy, NAMES, StealPolicy};
 
 use leeward_allocation::CoreLimits;
 use leeward_core::params::Params;
@@ -31,20 +31,20 @@ pub struct Scheduling {
     /// Time from a grant until the core can be used.
     pub allocation_delay: Nanos,
     /// CPU time to look into another core's queue. To take something out of it costs [`crate::config::Costs::steal`].
-    pub check: Nanos,
+    pub check_cost: Nanos,
     /// How work and cores find each other.
     pub balancing: Balancing,
     /// Cores that may be revoked.
-    pub revoke: Revoke,
+    pub revoke: RevokePolicy,
     /// Entries that a core takes from another's queue.
-    pub steal: Steal,
+    pub steal: StealAmount,
     /// Cores that are there when the run begins.
-    pub start: Start,
+    pub start: InitialCores,
 }
 
 /// Cores that a policy's revocations may take.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Revoke {
+pub enum RevokePolicy {
     /// Cores without work first, then any: a busy one parks after what it is at.
     #[default]
     Any,
@@ -54,7 +54,7 @@ pub enum Revoke {
 
 /// Entries that a core without work takes from another's queue at once.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Steal {
+pub enum StealAmount {
     /// The oldest.
     #[default]
     One,
@@ -64,7 +64,7 @@ pub enum Steal {
 
 /// Cores that are there when a run begins.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Start {
+pub enum InitialCores {
     /// The fewest.
     #[default]
     Min,
@@ -80,11 +80,11 @@ impl Scheduling {
             params: Params::default(),
             min_cores: 1,
             allocation_delay: Nanos::from_micros(5),
-            check: Nanos(100),
+            check_cost: Nanos(100),
             balancing: Balancing::default(),
-            revoke: Revoke::default(),
-            steal: Steal::default(),
-            start: Start::default(),
+            revoke: RevokePolicy::default(),
+            steal: StealAmount::default(),
+            start: InitialCores::default(),
         }
     }
 

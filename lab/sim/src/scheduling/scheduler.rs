@@ -1,18 +1,18 @@
 //! The state of all cores of a server whose cores come and go. What happens to the work on them is `crate::run::cores`'s.
 
-use super::balancing::{Balancing, Placing};
+use super::balancing::{Balancing, DispatchPolicy};
 use super::search::Search;
-use super::usage::{Numbers, Usage};
-use super::{Revoke, Scheduling, Start, Steal};
+use super::usage::{CoreCounts, Usage};
+use super::{InitialCores, RevokePolicy, Scheduling, StealAmount};
 use crate::server_queues::Queues;
-use leeward_allocation::{Allocator, Change, CoreLimits, CoreSignals, Pace, registry};
+use leeward_allocation::{Allocator, CoreChange, CoreLimits, CoreSignals, PollSchedule, registry};
 use leeward_core::units::{Nanos, Time};
 use leeward_outcome::CoreUsage;
 use leeward_workload::rng::{Purpose, Rng};
 
 /// How often a policy that decides at every event is asked besides: a core that was granted for a request that another
 /// took must not leave the next one waiting.
-const BESIDES: Nanos = Nanos::from_micros(5);
+const FALLBACK_PERIOD: Nanos = Nanos::from_micros(5);
 
 /// A set of cores: there are up to 128.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -66,7 +66,7 @@ impl CoreSet {
 /// All cores.
 pub(crate) struct Scheduler {
     pub(crate) balancing: Balancing,
-    pub(crate) check: Nanos,
+    pub(crate) check_cost: Nanos,
     pub(crate) allocation_delay: Nanos,
     pub(crate) searches: Vec<Search>,
     pub(crate) usage: Usage,
@@ -74,11 +74,11 @@ pub(crate) struct Scheduler {
     pub(crate) rejected: u64,
     allocator: Box<dyn Allocator>,
     limits: CoreLimits,
-    pace: Pace,
+    pace: PollSchedule,
     /// How long a core looks for work; `None`: until it is revoked.
-    search: Option<Nanos>,
-    revoke: Revoke,
-    pub(crate) steal: Steal,
+    search_limit: Option<Nanos>,
+    revoke: RevokePolicy,
+    pub(crate) steal: StealAmount,
     /// Has work or looks for some.
     active: CoreSet,
     /// Of the active ones: those that look for work.
@@ -101,14 +101,14 @@ impl Scheduler {
         let allocator = policy.build(&model.params, limits).map_err(|error| error.to_string())?;
         let mut scheduler = Scheduler {
             balancing: model.balancing,
-            check: model.check,
+            check_cost: model.check_cost,
             allocation_delay: model.allocation_delay,
             searches: vec![Search::new(); cores as usize],
             usage: Usage::default(),
             rejected: 0,
             limits,
-            pace: allocator.pace(),
-            search: allocator.search(),
+            pace: allocator.poll_schedule(),
+            search_limit: allocator.search(),
             revoke: model.revoke,
             steal: model.steal,
             allocator,
@@ -118,7 +118,7 @@ impl Scheduler {
             granting: CoreSet::default(),
             rng: Rng::new(seed, Purpose::Balancing),
         };
-        let there = if model.start == Start::All { limits.max } else { limits.min };
+        let there = if model.start == InitialCores::All { limits.max } else { limits.min };
         for core in 0..there as usize {
             scheduler.active.put(core, true);
         }
@@ -127,24 +127,24 @@ impl Scheduler {
 
     /// Queues besides one per core.
     pub(crate) fn extra_queues(model: Option<&Scheduling>) -> usize {
-        model.map_or(0, |model| usize::from(matches!(model.balancing.placing, Placing::Bounded(_))))
+        model.map_or(0, |model| usize::from(matches!(model.balancing.dispatch, DispatchPolicy::Bounded(_))))
     }
 
     pub(crate) fn period(&self) -> Nanos {
         match self.pace {
-            Pace::Periodic(period) => period.max(Nanos(1)),
-            Pace::EveryEvent { .. } => BESIDES,
+            PollSchedule::Periodic(period) => period.max(Nanos(1)),
+            PollSchedule::EveryEvent { .. } => FALLBACK_PERIOD,
         }
     }
 
     /// Whether the policy is asked at every arrival.
     pub(crate) fn follows_events(&self) -> bool {
-        matches!(self.pace, Pace::EveryEvent { .. })
+        matches!(self.pace, PollSchedule::EveryEvent { .. })
     }
 
     /// Whether cores are there as soon as they are granted.
     pub(crate) fn is_instant(&self) -> bool {
-        self.pace == Pace::EveryEvent { instant: true }
+        self.pace == PollSchedule::EveryEvent { instant: true }
     }
 
     pub(crate) fn active(&self) -> CoreSet {
@@ -160,29 +160,29 @@ impl Scheduler {
     }
 
     /// Cores that work may be given to.
-    pub(crate) fn takers(&self) -> CoreSet {
+    pub(crate) fn assignable(&self) -> CoreSet {
         let staying = self.active.without(self.leaving);
         if staying.len() > 0 { staying } else { self.active }
     }
 
     /// A core to send what its own core can't, because that is parked: `core` if it is active, else one that has nothing
     /// to do, else any.
-    pub(crate) fn stand_in(&self, core: usize) -> usize {
+    pub(crate) fn substitute(&self, core: usize) -> usize {
         if self.active.has(core) {
             return core;
         }
-        self.searching.first().or(self.takers().first()).unwrap_or(core)
+        self.searching.first().or(self.assignable().first()).unwrap_or(core)
     }
 
     /// Draws a core to which work may be given.
-    pub(crate) fn any_taker(&mut self) -> usize {
-        let takers = self.takers();
+    pub(crate) fn random_assignable(&mut self) -> usize {
+        let takers = self.assignable();
         let index = self.rng.below(takers.len().max(1).into());
         takers.nth(index as u32)
     }
 
     /// Change that the allocator wants, within the limits.
-    pub(crate) fn decide(&mut self, now: Time, queues: &Queues, arriving: u32) -> Change {
+    pub(crate) fn decide(&mut self, now: Time, queues: &Queues, arriving: u32) -> CoreChange {
         let (busy, available) = self.usage.since_tick(now);
         let staying = self.active.without(self.leaving);
         let (oldest, sum) = queues.ages(now);
@@ -200,17 +200,17 @@ impl Scheduler {
         };
         let allocated = signals.allocated();
         match self.allocator.tick(&signals) {
-            Change::Keep => Change::Keep,
-            Change::Grant(more) => match more.min(self.limits.max.saturating_sub(allocated)) {
-                0 => Change::Keep,
-                more => Change::Grant(more),
+            CoreChange::Keep => CoreChange::Keep,
+            CoreChange::Grant(more) => match more.min(self.limits.max.saturating_sub(allocated)) {
+                0 => CoreChange::Keep,
+                more => CoreChange::Grant(more),
             },
-            Change::Revoke(fewer) => {
+            CoreChange::Revoke(fewer) => {
                 // What is on its way can't be taken back.
                 let most = allocated.saturating_sub(self.limits.min).min(signals.active.saturating_sub(1));
                 match fewer.min(most) {
-                    0 => Change::Keep,
-                    fewer => Change::Revoke(fewer),
+                    0 => CoreChange::Keep,
+                    fewer => CoreChange::Revoke(fewer),
                 }
             }
         }
@@ -222,7 +222,7 @@ impl Scheduler {
     }
 
     /// Takes back a revocation that has not happened yet.
-    pub(crate) fn stays_after_all(&mut self) -> bool {
+    pub(crate) fn cancel_revocation(&mut self) -> bool {
         let Some(core) = self.leaving.first() else { return false };
         self.leaving.put(core, false);
         true
@@ -236,7 +236,7 @@ impl Scheduler {
             return None;
         }
         self.granting.put(core, true);
-        self.note(now);
+        self.record_usage(now);
         Some(core)
     }
 
@@ -244,21 +244,21 @@ impl Scheduler {
     pub(crate) fn ready(&mut self, now: Time, core: usize) {
         self.granting.put(core, false);
         self.active.put(core, true);
-        self.note(now);
+        self.record_usage(now);
     }
 
     /// The core to take away next: one without work if there is one, else any that may be taken.
-    pub(crate) fn to_revoke(&self) -> Option<usize> {
+    pub(crate) fn revocation_candidate(&self) -> Option<usize> {
         let idle = self.searching.without(self.leaving);
         let busy = match self.revoke {
-            Revoke::Any => self.active.without(self.leaving),
-            Revoke::Idle => CoreSet::default(),
+            RevokePolicy::Any => self.active.without(self.leaving),
+            RevokePolicy::Idle => CoreSet::default(),
         };
         idle.last().or(busy.last())
     }
 
     /// `core` parks after what it is at.
-    pub(crate) fn leave(&mut self, core: usize) {
+    pub(crate) fn mark_leaving(&mut self, core: usize) {
         self.leaving.put(core, true);
     }
 
@@ -273,8 +273,8 @@ impl Scheduler {
         for set in [&mut self.active, &mut self.searching, &mut self.leaving] {
             set.put(core, false);
         }
-        self.usage.parked();
-        self.note(now);
+        self.usage.record_park();
+        self.record_usage(now);
     }
 
     /// `core` begins to look for work.
@@ -282,27 +282,27 @@ impl Scheduler {
         self.searching.put(core, true);
         let others = (self.searches.len() as u64 - 1).max(1);
         let start = self.rng.below(others) as usize;
-        let in_order = self.balancing.finding == super::Finding::InOrder;
+        let in_order = self.balancing.stealing == super::StealPolicy::InOrder;
         let search = &mut self.searches[core];
         search.since = now;
         search.start = if in_order { 0 } else { start };
-        search.until = self.search.map_or(Time::NEVER, |span| now + span);
+        search.until = self.search_limit.map_or(Time::NEVER, |span| now + span);
         search.next = Time::NEVER;
-        self.note(now);
+        self.record_usage(now);
     }
 
     /// `core` has found something to do.
     pub(crate) fn end_search(&mut self, now: Time, core: usize) {
         if self.searching.has(core) {
             self.searching.put(core, false);
-            self.note(now);
+            self.record_usage(now);
         }
     }
 
     /// When `core`, which looks for work, sees what lies in `queue` since `head`.
-    pub(crate) fn sees(&self, core: usize, queue: usize, head: Time, now: Time) -> Time {
+    pub(crate) fn discovery_time(&self, core: usize, queue: usize, head: Time, now: Time) -> Time {
         let place = (core, queue, self.searches.len());
-        self.searches[core].sees(self.balancing.finding, self.check, place, head, now)
+        self.searches[core].discovery_time(self.balancing.stealing, self.check_cost, place, head, now)
     }
 
     pub(crate) fn report(&mut self, end: Time, measured: Nanos) -> CoreUsage {
@@ -310,8 +310,8 @@ impl Scheduler {
         self.usage.report(end, measured, cores)
     }
 
-    fn note(&mut self, now: Time) {
+    fn record_usage(&mut self, now: Time) {
         let (active, granting, searching) = (self.active.len(), self.granting.len(), self.searching.len());
-        self.usage.set(now, Numbers { active, granting, searching });
+        self.usage.set(now, CoreCounts { active, granting, searching });
     }
 }

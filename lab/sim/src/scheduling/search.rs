@@ -1,7 +1,7 @@
 //! Times at which a core that looks for work looks into each queue: arithmetic instead of an event per look. Looks are
 //! `check` apart; a sweep over all other cores is followed by the next, in the same order.
 
-use super::balancing::Finding;
+use super::balancing::StealPolicy;
 use leeward_core::units::{Nanos, Time};
 
 /// Search of one core.
@@ -25,9 +25,9 @@ impl Search {
     }
 
     /// When `thief` sees what lies in `queue` since `head`, at `now` or later; [`Time::NEVER`] if it does not look there.
-    pub(crate) fn sees(
+    pub(crate) fn discovery_time(
         &self,
-        finding: Finding,
+        finding: StealPolicy,
         check: Nanos,
         (thief, queue, cores): (usize, usize, usize),
         head: Time,
@@ -37,10 +37,10 @@ impl Search {
             return self.boundary(check, now);
         }
         match finding {
-            Finding::Nothing => Time::NEVER,
-            Finding::Oracle => now,
-            Finding::Flagged(from) => self.boundary(check, Time(head.0.max(self.since.0)) + from + check).max(now),
-            Finding::InOrder | Finding::Random | Finding::SiblingFirst => {
+            StealPolicy::Never => Time::NEVER,
+            StealPolicy::Oracle => now,
+            StealPolicy::Flagged(from) => self.boundary(check, Time(head.0.max(self.since.0)) + from + check).max(now),
+            StealPolicy::InOrder | StealPolicy::Random | StealPolicy::SiblingFirst => {
                 if check == Nanos::ZERO || cores < 2 {
                     return now;
                 }
@@ -63,11 +63,11 @@ impl Search {
 }
 
 /// Where `queue` comes in the order in which `thief` looks at the others, from 0.
-fn position(finding: Finding, start: usize, thief: usize, queue: usize, cores: usize) -> usize {
+fn position(finding: StealPolicy, start: usize, thief: usize, queue: usize, cores: usize) -> usize {
     let after = |core: usize| (core + cores - thief - 1) % cores;
     let others = cores - 1;
     let place = after(queue);
-    if finding != Finding::SiblingFirst {
+    if finding != StealPolicy::SiblingFirst {
         return (place + others - start % others) % others;
     }
     let sibling = thief ^ 1;
@@ -89,7 +89,7 @@ mod tests {
     /// Every other core has a place of its own, whatever the order and its start.
     #[test]
     fn an_order_visits_each_core_once() {
-        for finding in [Finding::InOrder, Finding::Random, Finding::SiblingFirst] {
+        for finding in [StealPolicy::InOrder, StealPolicy::Random, StealPolicy::SiblingFirst] {
             for cores in 2..9 {
                 for thief in 0..cores {
                     for start in 0..cores {
@@ -109,7 +109,7 @@ mod tests {
     fn looks_are_a_check_apart_and_sweeps_repeat() {
         let search = Search { since: Time(1_000), ..Search::new() };
         let check = Nanos(100);
-        let sees = |queue, now| search.sees(Finding::InOrder, check, (0, queue, 4), Time(0), Time(now)).0;
+        let sees = |queue, now| search.discovery_time(StealPolicy::InOrder, check, (0, queue, 4), Time(0), Time(now)).0;
         assert_eq!([sees(1, 1_000), sees(2, 1_000), sees(3, 1_000)], [1_100, 1_200, 1_300]);
         assert_eq!(sees(1, 1_100), 1_100);
         assert_eq!(sees(1, 1_101), 1_400);
@@ -120,8 +120,9 @@ mod tests {
     #[test]
     fn a_flag_is_seen_a_look_after_it_goes_up() {
         let search = Search { since: Time(1_000), ..Search::new() };
-        let sees =
-            |head, now| search.sees(Finding::Flagged(Nanos(500)), Nanos(100), (0, 2, 4), Time(head), Time(now)).0;
+        let sees = |head, now| {
+            search.discovery_time(StealPolicy::Flagged(Nanos(500)), Nanos(100), (0, 2, 4), Time(head), Time(now)).0
+        };
         assert_eq!(sees(1_250, 1_250), 1_900);
         assert_eq!(sees(1_250, 2_000), 2_000);
     }

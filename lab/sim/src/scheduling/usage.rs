@@ -5,14 +5,14 @@ use leeward_outcome::CoreUsage;
 
 /// How many cores are in which state; the others are parked.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Numbers {
+pub(crate) struct CoreCounts {
     pub(crate) active: u32,
     pub(crate) granting: u32,
     pub(crate) searching: u32,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
-struct Areas {
+struct CoreTime {
     active: u128,
     granting: u128,
     searching: u128,
@@ -21,37 +21,37 @@ struct Areas {
 /// The integrals.
 #[derive(Debug, Default)]
 pub(crate) struct Usage {
-    now: Numbers,
+    current: CoreCounts,
     since: Time,
-    areas: Areas,
-    at_warmup: (Areas, u64, u64),
-    at_window: Areas,
-    at_tick: Areas,
+    areas: CoreTime,
+    at_warmup: (CoreTime, u64, u64),
+    at_window: CoreTime,
+    at_tick: CoreTime,
     grants: u64,
     parks: u64,
 }
 
 impl Usage {
     /// The numbers are these from `now` on.
-    pub(crate) fn set(&mut self, now: Time, numbers: Numbers) {
+    pub(crate) fn set(&mut self, now: Time, numbers: CoreCounts) {
         self.advance(now);
-        self.now = numbers;
+        self.current = numbers;
     }
 
-    pub(crate) fn granted(&mut self, cores: u32) {
+    pub(crate) fn record_grants(&mut self, cores: u32) {
         self.grants += u64::from(cores);
     }
 
-    pub(crate) fn parked(&mut self) {
+    pub(crate) fn record_park(&mut self) {
         self.parks += 1;
     }
 
     fn advance(&mut self, now: Time) {
         let span = u128::from(now.since(self.since).0);
         self.since = now;
-        self.areas.active += span * u128::from(self.now.active);
-        self.areas.granting += span * u128::from(self.now.granting);
-        self.areas.searching += span * u128::from(self.now.searching);
+        self.areas.active += span * u128::from(self.current.active);
+        self.areas.granting += span * u128::from(self.current.granting);
+        self.areas.searching += span * u128::from(self.current.searching);
     }
 
     /// CPU time that went into work, and CPU time there was, since this was asked last.
@@ -63,13 +63,13 @@ impl Usage {
         (Nanos(available.saturating_sub(searched) as u64), Nanos(available as u64))
     }
 
-    pub(crate) fn warmed_up(&mut self, now: Time) {
+    pub(crate) fn end_warmup(&mut self, now: Time) {
         self.advance(now);
         self.at_warmup = (self.areas, self.grants, self.parks);
     }
 
     /// Mean number of cores held since the last window's end.
-    pub(crate) fn window_ends(&mut self, now: Time, length: Nanos) -> f64 {
+    pub(crate) fn end_window(&mut self, now: Time, length: Nanos) -> f64 {
         self.advance(now);
         let held = self.areas.active + self.areas.granting - self.at_window.active - self.at_window.granting;
         self.at_window = self.areas;

@@ -1,18 +1,18 @@
 //! A server behind sockets: what waits in one is read at once, and what goes out waits a moment for company. So a message costs the less
 //! the deeper the queues are. Never here: what it costs by itself, and which answers are written at once (`answers`).
 
-use super::{Activity, SENT_AT_ONCE, Server};
-use crate::config::Sockets;
+use super::{Activity, MAX_SEND_BATCH, Server};
+use crate::config::SocketCosts;
 use crate::event::Packet;
 use crate::requests::RequestId;
-use crate::server::Outgoing;
+use crate::server::OutgoingMessage;
 use leeward_core::units::{Nanos, Time};
 use std::collections::VecDeque;
 
 /// State of the sessions' sockets, by session. A session is known once it has sent something.
 pub(super) struct SocketState {
-    costs: Sockets,
-    of: Vec<Socket>,
+    costs: SocketCosts,
+    sockets: Vec<Socket>,
 }
 
 #[derive(Default)]
@@ -20,30 +20,30 @@ struct Socket {
     /// Whether its first unread message stands in a packet queue.
     is_queued: bool,
     /// Unread messages behind that one.
-    behind: VecDeque<(Time, Packet)>,
+    unread: VecDeque<(Time, Packet)>,
 }
 
 impl SocketState {
-    pub(super) fn new(costs: Sockets) -> Self {
-        SocketState { costs, of: Vec::new() }
+    pub(super) fn new(costs: SocketCosts) -> Self {
+        SocketState { costs, sockets: Vec::new() }
     }
 
     fn socket(&mut self, session: u32) -> &mut Socket {
         let place = session as usize;
-        if self.of.len() <= place {
-            self.of.resize_with(place + 1, Socket::default);
+        if self.sockets.len() <= place {
+            self.sockets.resize_with(place + 1, Socket::default);
         }
-        &mut self.of[place]
+        &mut self.sockets[place]
     }
 }
 
 impl Server {
     /// A message has reached its session's core.
-    pub(crate) fn packet_comes(&mut self, home: usize, now: Time, packet: Packet) {
+    pub(crate) fn enqueue_packet(&mut self, home: usize, now: Time, packet: Packet) {
         if let Some(sockets) = &mut self.sockets {
             let socket = sockets.socket(packet.session());
             if socket.is_queued {
-                socket.behind.push_back((now, packet));
+                socket.unread.push_back((now, packet));
                 return;
             }
             socket.is_queued = true;
@@ -55,10 +55,10 @@ impl Server {
     pub(super) fn receive(&mut self, core: usize, packet: Packet) -> Activity {
         if let Some(sockets) = &mut self.sockets {
             let socket = sockets.socket(packet.session());
-            let more = socket.behind.len().min(Sockets::TURN - 1);
-            self.cores[core].taken.extend(socket.behind.drain(..more).map(|(_, packet)| packet));
+            let more = socket.unread.len().min(SocketCosts::READ_QUANTUM - 1);
+            self.cores[core].read_packets.extend(socket.unread.drain(..more).map(|(_, packet)| packet));
             // Whoever sends more than a turn's worth stands in line by the age of the next.
-            let next = socket.behind.pop_front();
+            let next = socket.unread.pop_front();
             socket.is_queued = next.is_some();
             if let Some((since, packet)) = next {
                 self.queues.put_back_packet(core, since, packet);
@@ -68,16 +68,16 @@ impl Server {
     }
 
     /// CPU time of receiving a message that was read together with another.
-    pub(super) fn cost_of_reading_on(&self) -> Nanos {
+    pub(super) fn cost_of_batched_read(&self) -> Nanos {
         self.sockets.as_ref().map_or(self.costs.receive, |sockets| sockets.costs.receive)
     }
 
     /// Number of the outgoing things that `core` sends now. Behind sockets they wait for company, unless nothing else is to be done.
-    pub(super) fn goes_out(&mut self, core: usize, now: Time) -> usize {
+    pub(super) fn sendable(&mut self, core: usize, now: Time) -> usize {
         let has_tasks = self.queues.has_tasks();
         let Server { cores, sockets, batch, .. } = self;
         let core = &mut cores[core];
-        let waiting = core.outgoing.len().min(SENT_AT_ONCE);
+        let waiting = core.outgoing.len().min(MAX_SEND_BATCH);
         if sockets.is_none() {
             return waiting.min(*batch as usize);
         }
@@ -85,7 +85,7 @@ impl Server {
             return 0;
         }
         let since = *core.held_since.get_or_insert(now);
-        if has_tasks && now.since(since) < Sockets::HOLD {
+        if has_tasks && now.since(since) < SocketCosts::HOLD {
             return 0;
         }
         core.held_since = None;
@@ -93,8 +93,8 @@ impl Server {
     }
 
     /// A core has executed a request for so long: what it holds back has waited as long, if that is too long.
-    pub(crate) fn has_worked(&mut self, core: usize, service: Nanos) {
-        if service >= Sockets::HOLD {
+    pub(crate) fn expire_hold(&mut self, core: usize, service: Nanos) {
+        if service >= SocketCosts::HOLD {
             self.cores[core].held_since = Some(Time::ZERO);
         }
     }
@@ -102,19 +102,19 @@ impl Server {
     /// CPU time of writing so many messages.
     pub(super) fn cost_of_writes(&self, messages: u64) -> Nanos {
         match &self.sockets {
-            Some(sockets) if messages > 1 => sockets.costs.together * messages,
+            Some(sockets) if messages > 1 => sockets.costs.batched_write * messages,
             _ => self.costs.send * messages,
         }
     }
 
     /// Answers of a session that wait on `core` to be written: they leave with the one that is written now.
-    pub(crate) fn take_answers(&mut self, core: usize, session: u32) -> Vec<RequestId> {
+    pub(crate) fn take_responses(&mut self, core: usize, session: u32) -> Vec<RequestId> {
         if self.sockets.is_none() {
             return Vec::new();
         }
         let mut taken = Vec::new();
         self.cores[core].outgoing.retain(|waiting| match waiting {
-            Outgoing::Answer(of, request) if *of == session => {
+            OutgoingMessage::Response(of, request) if *of == session => {
                 taken.push(*request);
                 false
             }

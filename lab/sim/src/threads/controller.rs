@@ -7,7 +7,7 @@ use crate::clients::Clients;
 use crate::config::SimConfig;
 use leeward_core::params::{ParamError, Params};
 use leeward_core::registry::{Algorithm, Environment};
-use leeward_core::server::{CoreId, Gauges, Opened, ServerHalves, Session, SessionSlot, Signals, Ticket};
+use leeward_core::server::{CoreId, Gauges, PendingRequest, Registration, ServerHalves, Session, SessionSlot, Signals};
 use leeward_core::units::{Nanos, Rate, Time};
 use leeward_workload::rng::{Purpose, Rng};
 
@@ -20,16 +20,16 @@ pub(super) struct Admission {
     pub(super) clients: Clients<JobId>,
     pub(super) halves: ServerHalves,
     pub(super) sessions: Vec<Session>,
-    pub(super) tickets: Vec<Option<Ticket>>,
+    pub(super) permits: Vec<Option<PendingRequest>>,
     pub(super) since_tick: Signals,
     pub(super) period: Nanos,
     /// CPU time of messages that no request has paid for.
     pub(super) debt: Nanos,
     /// Requests that wait at clients, as far as these have told.
     held_back: u64,
-    pub(super) dropped: u64,
+    pub(super) rejected: u64,
     /// Drops when the policy of threading was last asked.
-    dropped_then: u64,
+    rejected_at_decision: u64,
     pub(super) client_rng: Rng,
     pub(super) server_rng: Rng,
 }
@@ -44,21 +44,21 @@ impl Admission {
         let mut halves = algorithm.server(params, &environment)?;
         let open = |client| {
             let mut session = Session::new(SessionSlot(client), CoreId(0));
-            halves.cores[0].open(&mut session, &Opened { now: Time::ZERO, demand: 0 });
+            halves.cores[0].open(&mut session, &Registration { now: Time::ZERO, demand: 0 });
             session
         };
         let sessions = (0..config.workload.clients).map(open).collect();
         Ok(Some(Admission {
             clients: Clients::new(config, algorithm, params, &environment)?,
             sessions,
-            tickets: Vec::new(),
+            permits: Vec::new(),
             since_tick: Signals::idle(Time::ZERO),
             period: halves.control.period().max(Nanos(1)),
             halves,
             debt: Nanos::ZERO,
             held_back: 0,
-            dropped: 0,
-            dropped_then: 0,
+            rejected: 0,
+            rejected_at_decision: 0,
             client_rng: Rng::new(config.seed, Purpose::Clients),
             server_rng: Rng::new(config.seed, Purpose::Server),
         }))
@@ -69,8 +69,8 @@ impl Admission {
     }
 
     /// Drops since this was last asked, for the policy of threading.
-    pub(super) fn drops_since(&mut self) -> u64 {
-        self.dropped - std::mem::replace(&mut self.dropped_then, self.dropped)
+    pub(super) fn take_rejected(&mut self) -> u64 {
+        self.rejected - std::mem::replace(&mut self.rejected_at_decision, self.rejected)
     }
 
     /// Requests that clients hold back, as a rate per second.
@@ -78,17 +78,17 @@ impl Admission {
         Rate(self.held_back as f64 / CATCH_UP.as_secs_f64())
     }
 
-    pub(super) fn hears_demand(&mut self, client: u32, demand: u32) {
+    pub(super) fn update_demand(&mut self, client: u32, demand: u32) {
         let session = &mut self.sessions[client as usize];
         self.held_back = (self.held_back + u64::from(demand)).saturating_sub(u64::from(session.demand));
         session.demand = demand;
     }
 
-    pub(super) fn keep(&mut self, job: JobId, ticket: Ticket) {
+    pub(super) fn keep(&mut self, job: JobId, ticket: PendingRequest) {
         let place = job as usize;
-        if self.tickets.len() <= place {
-            self.tickets.resize_with(place + 1, || None);
+        if self.permits.len() <= place {
+            self.permits.resize_with(place + 1, || None);
         }
-        self.tickets[place] = Some(ticket);
+        self.permits[place] = Some(ticket);
     }
 }

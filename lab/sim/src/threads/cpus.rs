@@ -3,7 +3,7 @@
 
 use super::event::{Event, ThreadId};
 use super::model::ThreadCosts;
-use crate::agenda::Agenda;
+use crate::event_queue::EventQueue;
 use leeward_core::units::{Nanos, Time};
 use leeward_workload::rng::{Purpose, Rng};
 use std::collections::VecDeque;
@@ -35,16 +35,16 @@ struct Cpu {
 
 /// A thread as its CPU sees it.
 #[derive(Clone, Copy, Debug, Default)]
-struct Host {
+struct SchedEntity {
     cpu: u32,
     /// CPU time that it still needs before it is asked what next.
-    left: Nanos,
+    remaining: Nanos,
     spins: bool,
 }
 
 /// Meaning of an event on a CPU to the rest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Told {
+pub(super) enum CpuEvent {
     /// Nothing.
     Nothing,
     /// A thread has done what it had to compute: it has the CPU and must be told what next.
@@ -55,7 +55,7 @@ pub(super) enum Told {
 
 /// CPU time, in integers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Books {
+pub(super) struct CpuAccounting {
     /// Time in which CPUs ran threads.
     pub(super) busy: u128,
     /// The part of it since the measured part began.
@@ -75,18 +75,18 @@ pub(super) struct Books {
 /// All CPUs and threads.
 pub(super) struct Cpus {
     cpus: Vec<Cpu>,
-    hosts: Vec<Host>,
+    entities: Vec<SchedEntity>,
     /// A bit per CPU that is idle.
     idle: u128,
     /// Threads in all queues.
     queued: usize,
     costs: ThreadCosts,
     rng: Rng,
-    from: Time,
-    pub(super) books: Books,
+    measured_from: Time,
+    pub(super) accounting: CpuAccounting,
 }
 
-const NOBODY: ThreadId = ThreadId::MAX;
+const NO_THREAD: ThreadId = ThreadId::MAX;
 
 impl Cpus {
     pub(super) fn new(count: u32, costs: &ThreadCosts, warmup: Nanos, seed: u64) -> Self {
@@ -96,36 +96,36 @@ impl Cpus {
             since: Time::ZERO,
             accounted: Time::ZERO,
             switch_at: Time::NEVER,
-            last: (NOBODY, Nanos::ZERO),
+            last: (NO_THREAD, Nanos::ZERO),
             generation: 0,
         };
         Cpus {
             cpus: (0..count).map(|_| cpu()).collect(),
-            hosts: Vec::new(),
+            entities: Vec::new(),
             idle: if count == 128 { u128::MAX } else { (1 << count) - 1 },
             queued: 0,
             costs: costs.clone(),
             rng: Rng::new(seed, Purpose::Wakes),
-            from: Time::ZERO + warmup,
-            books: Books::default(),
+            measured_from: Time::ZERO + warmup,
+            accounting: CpuAccounting::default(),
         }
     }
 
     /// A new thread, asleep; it has never run anywhere, so it belongs to a CPU by its number.
     pub(super) fn add_thread(&mut self) -> ThreadId {
-        let id = self.hosts.len() as ThreadId;
-        self.hosts.push(Host { cpu: id % self.cpus.len() as u32, ..Host::default() });
+        let id = self.entities.len() as ThreadId;
+        self.entities.push(SchedEntity { cpu: id % self.cpus.len() as u32, ..SchedEntity::default() });
         id
     }
 
     /// A sleeping thread becomes runnable.
-    pub(super) fn wake(&mut self, thread: ThreadId, now: Time, agenda: &mut Agenda<Event>) {
-        self.books.wakes += u64::from(now >= self.from);
-        let last = self.hosts[thread as usize].cpu;
+    pub(super) fn wake(&mut self, thread: ThreadId, now: Time, agenda: &mut EventQueue<Event>) {
+        self.accounting.wakes += u64::from(now >= self.measured_from);
+        let last = self.entities[thread as usize].cpu;
         match self.idle_from(last) {
             Some(index) => {
                 self.idle &= !(1 << index);
-                self.hosts[thread as usize].cpu = index;
+                self.entities[thread as usize].cpu = index;
                 let cpu = &mut self.cpus[index as usize];
                 let delay = self.costs.wake.at(now.since(cpu.since), self.rng.unit());
                 cpu.phase = Phase::Waking(thread);
@@ -151,17 +151,17 @@ impl Cpus {
         (found != 0).then(|| found.trailing_zeros())
     }
 
-    fn schedule(&mut self, index: u32, at: Time, agenda: &mut Agenda<Event>) {
+    fn schedule(&mut self, index: u32, at: Time, agenda: &mut EventQueue<Event>) {
         let cpu = &mut self.cpus[index as usize];
         cpu.generation = cpu.generation.wrapping_add(1);
         agenda.schedule(at, Event::Cpu(index, cpu.generation));
     }
 
     /// Schedules the end of what `thread` computes, or the end of its turn, whichever comes first.
-    fn rearm(&mut self, index: u32, thread: ThreadId, now: Time, agenda: &mut Agenda<Event>) {
-        let host = self.hosts[thread as usize];
+    fn rearm(&mut self, index: u32, thread: ThreadId, now: Time, agenda: &mut EventQueue<Event>) {
+        let host = self.entities[thread as usize];
         let cpu = &self.cpus[index as usize];
-        let left = host.left.saturating_sub(now.since(cpu.accounted));
+        let left = host.remaining.saturating_sub(now.since(cpu.accounted));
         let end = if host.spins { Time::NEVER } else { now + left };
         let at = if cpu.queue.is_empty() { end } else { end.min(cpu.switch_at.max(now)) };
         if at == Time::NEVER {
@@ -176,67 +176,73 @@ impl Cpus {
     /// Brings the running thread's account up to `now`.
     fn account(&mut self, index: u32, thread: ThreadId, now: Time) {
         let cpu = &mut self.cpus[index as usize];
-        let host = &mut self.hosts[thread as usize];
+        let host = &mut self.entities[thread as usize];
         let span = now.since(cpu.accounted);
-        let measured = now.since(cpu.accounted.max(self.from));
+        let measured = now.since(cpu.accounted.max(self.measured_from));
         cpu.accounted = now;
-        self.books.busy += u128::from(span.0);
-        self.books.measured += u128::from(measured.0);
+        self.accounting.busy += u128::from(span.0);
+        self.accounting.measured += u128::from(measured.0);
         if host.spins {
-            self.books.spun += u128::from(span.0);
-            self.books.spun_measured += u128::from(measured.0);
+            self.accounting.spun += u128::from(span.0);
+            self.accounting.spun_measured += u128::from(measured.0);
         } else {
-            host.left = host.left.saturating_sub(span);
+            host.remaining = host.remaining.saturating_sub(span);
         }
     }
 
     /// The event of a CPU.
-    pub(super) fn event(&mut self, index: u32, generation: u32, now: Time, agenda: &mut Agenda<Event>) -> Told {
+    pub(super) fn on_event(
+        &mut self,
+        index: u32,
+        generation: u32,
+        now: Time,
+        agenda: &mut EventQueue<Event>,
+    ) -> CpuEvent {
         let cpu = &self.cpus[index as usize];
         if cpu.generation != generation {
-            return Told::Nothing;
+            return CpuEvent::Nothing;
         }
         match cpu.phase {
-            Phase::Idle => Told::Nothing,
+            Phase::Idle => CpuEvent::Nothing,
             Phase::Waking(thread) => {
                 self.start(index, thread, Nanos::ZERO, now);
-                self.go_on(index, thread, now, agenda)
+                self.resume(index, thread, now, agenda)
             }
             Phase::Runs(thread) => {
                 self.account(index, thread, now);
-                let host = self.hosts[thread as usize];
-                if !host.spins && host.left == Nanos::ZERO {
-                    return Told::Done(thread);
+                let host = self.entities[thread as usize];
+                if !host.spins && host.remaining == Nanos::ZERO {
+                    return CpuEvent::Done(thread);
                 }
                 let cpu = &self.cpus[index as usize];
                 if cpu.queue.is_empty() || now < cpu.switch_at {
                     self.rearm(index, thread, now, agenda);
-                    return Told::Nothing;
+                    return CpuEvent::Nothing;
                 }
                 self.leave(index, now);
-                let spun = std::mem::take(&mut self.hosts[thread as usize].spins);
+                let spun = std::mem::take(&mut self.entities[thread as usize].spins);
                 self.cpus[index as usize].queue.push_back(thread);
                 self.queued += 1;
                 self.next(index, now, agenda);
-                if spun { Told::SpinEnded(thread) } else { Told::Nothing }
+                if spun { CpuEvent::SpinEnded(thread) } else { CpuEvent::Nothing }
             }
         }
     }
 
-    fn go_on(&mut self, index: u32, thread: ThreadId, now: Time, agenda: &mut Agenda<Event>) -> Told {
-        if self.hosts[thread as usize].left == Nanos::ZERO {
-            return Told::Done(thread);
+    fn resume(&mut self, index: u32, thread: ThreadId, now: Time, agenda: &mut EventQueue<Event>) -> CpuEvent {
+        if self.entities[thread as usize].remaining == Nanos::ZERO {
+            return CpuEvent::Done(thread);
         }
         self.rearm(index, thread, now, agenda);
-        Told::Nothing
+        CpuEvent::Nothing
     }
 
     /// `thread` begins its stay on a CPU; `switch` is what the change costs.
     fn start(&mut self, index: u32, thread: ThreadId, switch: Nanos, now: Time) {
         let cpu = &mut self.cpus[index as usize];
         let (last, ran) = cpu.last;
-        let cold = if last != thread && last != NOBODY && ran >= ThreadCosts::COLD_AFTER {
-            self.costs.cold
+        let cold = if last != thread && last != NO_THREAD && ran >= ThreadCosts::COLD_AFTER {
+            self.costs.cold_cache
         } else {
             Nanos::ZERO
         };
@@ -245,10 +251,10 @@ impl Cpus {
         // A stay counts from the first instruction: a slice shorter than a switch is a slow machine, not one that stands still.
         cpu.since = now + switch + cold;
         cpu.switch_at = cpu.since + self.costs.slice;
-        let host = &mut self.hosts[thread as usize];
+        let host = &mut self.entities[thread as usize];
         host.cpu = index;
-        host.left += switch + cold;
-        self.books.charged += u128::from((switch + cold).0);
+        host.remaining += switch + cold;
+        self.accounting.charged += u128::from((switch + cold).0);
     }
 
     /// The running thread gives its CPU up.
@@ -260,13 +266,13 @@ impl Cpus {
     }
 
     /// A CPU without a running thread takes the next one, its own or another CPU's, or idles.
-    fn next(&mut self, index: u32, now: Time, agenda: &mut Agenda<Event>) {
+    fn next(&mut self, index: u32, now: Time, agenda: &mut EventQueue<Event>) {
         let own = self.cpus[index as usize].queue.pop_front();
         let next = own.or_else(|| if self.queued == 0 { None } else { self.pull() });
         match next {
             Some(thread) => {
                 self.queued -= 1;
-                self.books.switches += u64::from(now >= self.from);
+                self.accounting.switches += u64::from(now >= self.measured_from);
                 self.start(index, thread, self.costs.switch, now);
                 self.rearm(index, thread, now, agenda);
             }
@@ -287,17 +293,17 @@ impl Cpus {
     }
 
     /// The running `thread` computes for `span`.
-    pub(super) fn compute(&mut self, thread: ThreadId, span: Nanos, now: Time, agenda: &mut Agenda<Event>) {
-        self.books.charged += u128::from(span.0);
-        let host = &mut self.hosts[thread as usize];
-        host.left = span;
+    pub(super) fn compute(&mut self, thread: ThreadId, span: Nanos, now: Time, agenda: &mut EventQueue<Event>) {
+        self.accounting.charged += u128::from(span.0);
+        let host = &mut self.entities[thread as usize];
+        host.remaining = span;
         let index = host.cpu;
         self.rearm(index, thread, now, agenda);
     }
 
     /// The running `thread` spins.
-    pub(super) fn spin(&mut self, thread: ThreadId, now: Time, agenda: &mut Agenda<Event>) {
-        let host = &mut self.hosts[thread as usize];
+    pub(super) fn spin(&mut self, thread: ThreadId, now: Time, agenda: &mut EventQueue<Event>) {
+        let host = &mut self.entities[thread as usize];
         host.spins = true;
         let index = host.cpu;
         self.rearm(index, thread, now, agenda);
@@ -305,15 +311,15 @@ impl Cpus {
 
     /// The spinning `thread` has seen something, and must be told what next.
     pub(super) fn stop_spinning(&mut self, thread: ThreadId, now: Time) {
-        let index = self.hosts[thread as usize].cpu;
+        let index = self.entities[thread as usize].cpu;
         self.account(index, thread, now);
-        let host = &mut self.hosts[thread as usize];
-        (host.spins, host.left) = (false, Nanos::ZERO);
+        let host = &mut self.entities[thread as usize];
+        (host.spins, host.remaining) = (false, Nanos::ZERO);
     }
 
     /// The running `thread` sleeps until it is woken.
-    pub(super) fn sleep(&mut self, thread: ThreadId, now: Time, agenda: &mut Agenda<Event>) {
-        let index = self.hosts[thread as usize].cpu;
+    pub(super) fn sleep(&mut self, thread: ThreadId, now: Time, agenda: &mut EventQueue<Event>) {
+        let index = self.entities[thread as usize].cpu;
         self.leave(index, now);
         self.next(index, now, agenda);
     }
@@ -333,8 +339,8 @@ impl Cpus {
     }
 
     /// Whether the CPUs' time is the sum of what threads were charged, to the nanosecond; after [`close`](Self::close).
-    pub(super) fn balance(&self) -> bool {
-        let left: u128 = self.hosts.iter().map(|host| u128::from(host.left.0)).sum();
-        self.books.busy + left == self.books.charged + self.books.spun
+    pub(super) fn is_balanced(&self) -> bool {
+        let left: u128 = self.entities.iter().map(|host| u128::from(host.remaining.0)).sum();
+        self.accounting.busy + left == self.accounting.charged + self.accounting.spun
     }
 }

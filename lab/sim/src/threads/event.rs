@@ -14,11 +14,11 @@ pub(super) enum Event {
     /// This client issues a request.
     Issue(u32),
     /// A request reaches the tier.
-    Reach(JobId),
+    Arrive(JobId),
     /// A response reaches its client.
-    Answered(JobId),
+    Completed(JobId),
     /// A response or a drop reaches its client, with what the controller says.
-    Told(JobId, Outcome, Feedback),
+    ClientReply(JobId, Outcome, Feedback),
     /// A client hears of a credit.
     Credit(u32, Feedback),
     /// The server hears how many requests a client holds back.
@@ -36,9 +36,9 @@ pub(super) enum Event {
     /// A poller of links sees what has come.
     FoundAtLinks(u32),
     /// A thread has polled for long enough: its poll of this number.
-    PollEnds(ThreadId, u32),
+    PollTimeout(ThreadId, u32),
     /// The policy wants to be asked; the number tells an overtaken event from the valid one.
-    Ask(u32),
+    AskPolicy(u32),
     /// The policy's period is over.
     Tick,
     /// The measured part begins.
@@ -49,22 +49,22 @@ pub(super) enum Event {
 
 /// A call as it was made: the first time, or again at another copy.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Leg {
+pub(super) struct CallAttempt {
     /// The request that the call is of.
     pub(super) job: JobId,
     /// Life of the request's slot, which others may have had since.
-    pub(super) life: u32,
+    pub(super) generation: u32,
     /// The call's number among the request's.
     pub(super) call: u16,
     /// Leaf that is asked.
     pub(super) leaf: u16,
     /// Whether the call was made before.
-    pub(super) turn: Turn,
+    pub(super) number: AttemptNumber,
 }
 
 /// Whether a call was made before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Turn {
+pub(super) enum AttemptNumber {
     First,
     Second,
 }
@@ -72,28 +72,28 @@ pub(super) enum Turn {
 /// News of a call.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Reply {
-    pub(super) leg: Leg,
+    pub(super) attempt: CallAttempt,
     /// When the call left.
-    pub(super) left: Time,
+    pub(super) sent_at: Time,
     /// Receiver.
-    pub(super) to: Route,
-    pub(super) news: News,
+    pub(super) receiver: ReplyReceiver,
+    pub(super) kind: ReplyKind,
 }
 
 /// Content of the news.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum News {
+pub(super) enum ReplyKind {
     /// The leaf has answered.
     Result,
     /// The leaf has not begun the call and won't.
-    Dropped,
+    Rejected,
     /// Nothing has come for so long that a second call is worth while. No message: a timer of the receiver's.
-    TakesLong,
+    HedgeTimeout,
 }
 
 /// Receiver of a reply.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Route {
+pub(super) enum ReplyReceiver {
     /// The response threads of these links.
     Links(u16),
     /// A helper that waits for this reply alone.

@@ -1,13 +1,13 @@
 //! Requests inside a tier and their calls: one record each, in slots that are used again. What is drawn for a request is drawn when it is
 //! issued, so that every setup meets the same requests.
 
-use super::event::{JobId, Leg, Reply, ThreadId, Turn};
-use super::model::{Ask, Leaves};
+use super::event::{AttemptNumber, CallAttempt, JobId, Reply, ThreadId};
+use super::model::{LeafSelection, Leaves};
 use crate::requests::{Request, RequestId};
 use leeward_core::units::{CreditId, Nanos, Priority, Time};
 use leeward_threading::Fanout;
 use leeward_workload::rng::{Purpose, Rng};
-use leeward_workload::service::Service;
+use leeward_workload::service_time::ServiceTime;
 use std::collections::VecDeque;
 
 /// A request.
@@ -20,22 +20,22 @@ pub(super) struct Job {
     /// Calls that it makes.
     pub(super) calls: u16,
     /// Calls whose end it waits for; in an async setup one more until all calls have left.
-    pub(super) left: u16,
+    pub(super) pending: u16,
     /// How it waits.
     pub(super) fanout: Fanout,
     /// Thread that sleeps until its replies come.
-    pub(super) sleeper: Option<ThreadId>,
+    pub(super) blocked_thread: Option<ThreadId>,
     /// Links over which it asks, in an async setup.
     pub(super) link: u16,
     /// Requests that had its slot before.
-    life: u32,
+    generation: u32,
     /// Whether a call of it has ended without a result.
     pub(super) is_partial: bool,
 }
 
 /// Fate of a call at a leaf.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Draw {
+pub(super) struct CallTiming {
     /// How long it takes there.
     pub(super) time: Nanos,
     /// Whether the answer is late, if the leaf is the slow one.
@@ -46,14 +46,14 @@ pub(super) struct Draw {
 #[derive(Clone, Copy, Debug, Default)]
 struct Call {
     /// Its fate the first time, and if it is made again.
-    draws: [Draw; 2],
+    timings: [CallTiming; 2],
     /// Two copies that it may go to.
     copies: [u16; 2],
     /// The leaf that it goes to if it is made again.
-    other: Option<u16>,
+    other_leaf: Option<u16>,
     /// Legs of it that have not ended.
-    out: u16,
-    is_twice: bool,
+    outstanding: u16,
+    is_resent: bool,
     has_ended: bool,
 }
 
@@ -67,21 +67,21 @@ pub(super) struct Jobs {
     unread: Vec<VecDeque<Reply>>,
     width: usize,
     leaves: Leaves,
-    begin: Service,
+    request_service: ServiceTime,
     begin_rng: Rng,
     leaf_rng: Rng,
 }
 
 impl Jobs {
-    pub(super) fn new(leaves: &Leaves, begin: &Service, seed: u64) -> Self {
+    pub(super) fn new(leaves: &Leaves, begin: &ServiceTime, seed: u64) -> Self {
         Jobs {
             slots: Vec::new(),
             free: Vec::new(),
             calls: Vec::new(),
             unread: Vec::new(),
-            width: usize::from(leaves.most_calls()),
+            width: usize::from(leaves.max_calls()),
             leaves: leaves.clone(),
-            begin: begin.clone(),
+            request_service: begin.clone(),
             begin_rng: Rng::new(seed, Purpose::Service),
             leaf_rng: Rng::new(seed, Purpose::Leaves),
         }
@@ -89,9 +89,9 @@ impl Jobs {
 
     /// A client issues a request.
     pub(super) fn issue(&mut self, client: u32, now: Time) -> JobId {
-        let (leaf, calls) = match self.leaves.ask {
-            Ask::All => (0, self.leaves.parts()),
-            Ask::Hash { replicas, writes } => {
+        let (leaf, calls) = match self.leaves.selection {
+            LeafSelection::All => (0, self.leaves.parts()),
+            LeafSelection::Hash { replicas, writes } => {
                 let leaf = self.leaf_rng.below(u64::from(self.leaves.count)) as u16;
                 (leaf, if self.leaf_rng.unit() < writes { replicas } else { 1 })
             }
@@ -100,7 +100,7 @@ impl Jobs {
             issued: now,
             sent: now,
             arrived: now,
-            service: self.begin.draw(&mut self.begin_rng),
+            service: self.request_service.draw(&mut self.begin_rng),
             session: client,
             demand: 0,
             priority: Priority::HIGHEST,
@@ -109,11 +109,21 @@ impl Jobs {
             attempt_of: RequestId::default(),
         };
         let (fanout, sleeper) = (Fanout::Sync, None);
-        let job = Job { base, leaf, calls, left: calls, fanout, sleeper, link: 0, life: 0, is_partial: false };
+        let job = Job {
+            base,
+            leaf,
+            calls,
+            pending: calls,
+            fanout,
+            blocked_thread: sleeper,
+            link: 0,
+            generation: 0,
+            is_partial: false,
+        };
         let id = match self.free.pop() {
             Some(id) => {
                 let slot = &mut self.slots[id as usize];
-                *slot = Job { life: slot.life.wrapping_add(1), ..job };
+                *slot = Job { generation: slot.generation.wrapping_add(1), ..job };
                 id
             }
             None => {
@@ -125,17 +135,17 @@ impl Jobs {
         };
         let first = id as usize * self.width;
         for place in first..first + usize::from(calls) {
-            self.calls[place] = self.draw();
+            self.calls[place] = self.draw_call();
         }
         id
     }
 
     /// A call that has not left. Only what can matter is drawn.
-    fn draw(&mut self) -> Call {
-        let mut call = Call { draws: [self.fate(), Draw::default()], ..Call::default() };
+    fn draw_call(&mut self) -> Call {
+        let mut call = Call { timings: [self.draw_timing(), CallTiming::default()], ..Call::default() };
         let copies = u64::from(self.leaves.tails.copies);
         if copies > 1 {
-            call.draws[1] = self.fate();
+            call.timings[1] = self.draw_timing();
             let first = self.leaf_rng.below(copies);
             let second = (first + 1 + self.leaf_rng.below(copies - 1)) % copies;
             call.copies = [first as u16, second as u16];
@@ -143,10 +153,10 @@ impl Jobs {
         call
     }
 
-    fn fate(&mut self) -> Draw {
+    fn draw_timing(&mut self) -> CallTiming {
         let time = self.leaves.service.draw(&mut self.leaf_rng);
         let is_late = self.leaves.tails.slow.is_some_and(|slow| self.leaf_rng.unit() < slow.share);
-        Draw { time, is_late }
+        CallTiming { time, is_late }
     }
 
     fn call(&mut self, id: JobId, call: u16) -> &mut Call {
@@ -158,10 +168,10 @@ impl Jobs {
         let (job, count, parts) = (self.slots[id as usize], self.leaves.count, self.leaves.parts());
         let nth = |n: u16| (job.leaf + n) % count;
         let better = |one: u16, two: u16| if out(two) < out(one) { (two, one) } else { (one, two) };
-        match self.leaves.ask {
+        match self.leaves.selection {
             // A read goes to the better of its first two replicas.
-            Ask::Hash { replicas, .. } if job.calls == 1 && replicas > 1 => (better(nth(0), nth(1)).0, None),
-            Ask::All if self.leaves.tails.copies > 1 => {
+            LeafSelection::Hash { replicas, .. } if job.calls == 1 && replicas > 1 => (better(nth(0), nth(1)).0, None),
+            LeafSelection::All if self.leaves.tails.copies > 1 => {
                 let [first, second] = self.call(id, call).copies.map(|copy| call + copy * parts);
                 let (one, two) = better(first, second);
                 (one, Some(two))
@@ -171,55 +181,60 @@ impl Jobs {
     }
 
     /// `call` leaves for the first time: its leg and its fate.
-    pub(super) fn first_leg(&mut self, id: JobId, call: u16, out: impl Fn(u16) -> u32) -> (Leg, Draw) {
+    pub(super) fn first_attempt(
+        &mut self,
+        id: JobId,
+        call: u16,
+        out: impl Fn(u16) -> u32,
+    ) -> (CallAttempt, CallTiming) {
         let (leaf, other) = self.leaves_of(id, call, out);
-        let life = self.slots[id as usize].life;
+        let life = self.slots[id as usize].generation;
         let own = self.call(id, call);
-        (own.other, own.out) = (other, 1);
-        (Leg { job: id, life, call, leaf, turn: Turn::First }, own.draws[0])
+        (own.other_leaf, own.outstanding) = (other, 1);
+        (CallAttempt { job: id, generation: life, call, leaf, number: AttemptNumber::First }, own.timings[0])
     }
 
     /// The call of `leg` leaves again, for another copy: its leg and its fate. `None`: no other leaf has the same.
-    pub(super) fn second_leg(&mut self, leg: &Leg) -> Option<(Leg, Draw)> {
+    pub(super) fn second_attempt(&mut self, leg: &CallAttempt) -> Option<(CallAttempt, CallTiming)> {
         let own = self.call(leg.job, leg.call);
-        let leaf = own.other?;
-        own.out += 1;
-        own.is_twice = true;
-        Some((Leg { leaf, turn: Turn::Second, ..*leg }, own.draws[1]))
+        let leaf = own.other_leaf?;
+        own.outstanding += 1;
+        own.is_resent = true;
+        Some((CallAttempt { leaf, number: AttemptNumber::Second, ..*leg }, own.timings[1]))
     }
 
     /// The leaf that the call of `leg` may be made at again.
-    pub(super) fn other(&mut self, leg: &Leg) -> Option<u16> {
-        self.call(leg.job, leg.call).other
+    pub(super) fn other_leaf(&mut self, leg: &CallAttempt) -> Option<u16> {
+        self.call(leg.job, leg.call).other_leaf
     }
 
     /// Whether the call of `leg` was made twice.
-    pub(super) fn is_twice(&mut self, leg: &Leg) -> bool {
-        self.call(leg.job, leg.call).is_twice
+    pub(super) fn is_resent(&mut self, leg: &CallAttempt) -> bool {
+        self.call(leg.job, leg.call).is_resent
     }
 
     /// Whether the request of `leg` is still there and waits for its call.
-    pub(super) fn waits_for(&mut self, leg: &Leg) -> bool {
-        self.slots[leg.job as usize].life == leg.life && !self.call(leg.job, leg.call).has_ended
+    pub(super) fn waits_for(&mut self, leg: &CallAttempt) -> bool {
+        self.slots[leg.job as usize].generation == leg.generation && !self.call(leg.job, leg.call).has_ended
     }
 
     /// A leg has ended. How many of its call are still out.
-    pub(super) fn leg_ended(&mut self, leg: &Leg) -> u16 {
+    pub(super) fn end_attempt(&mut self, leg: &CallAttempt) -> u16 {
         let own = self.call(leg.job, leg.call);
-        own.out -= 1;
-        own.out
+        own.outstanding -= 1;
+        own.outstanding
     }
 
     /// The call of `leg` has ended, whatever its other leg brings.
-    pub(super) fn call_ended(&mut self, leg: &Leg) {
+    pub(super) fn end_call(&mut self, leg: &CallAttempt) {
         self.call(leg.job, leg.call).has_ended = true;
     }
 
     /// News have come that the thread which has the request is to receive. False if the request waits for nothing any more.
-    pub(super) fn came(&mut self, reply: Reply) -> bool {
-        let Leg { job, life, .. } = reply.leg;
+    pub(super) fn deliver(&mut self, reply: Reply) -> bool {
+        let CallAttempt { job, generation: life, .. } = reply.attempt;
         let own = &self.slots[job as usize];
-        let waits = own.life == life && own.left > 0;
+        let waits = own.generation == life && own.pending > 0;
         if waits {
             self.unread[job as usize].push_back(reply);
         }

@@ -9,24 +9,24 @@
 //! - `jobs`, `leaves`: requests, and the servers that they ask. `hedges`, `second`: calls that are made again at another copy.
 
 mod admission;
+mod connection_set;
 mod controller;
 mod cpus;
-mod crew;
 mod event;
 mod governor;
-mod hedges;
-mod inlet;
 mod jobs;
 mod leaves;
 mod lock;
 pub mod model;
 mod policy;
+mod poll;
 pub mod presets;
 mod run;
-mod second;
+mod second_call_state;
+mod second_calls;
 mod serve;
 mod switch;
-mod turn;
+mod thread_pool;
 pub mod wakes;
 
 use crate::SimError;

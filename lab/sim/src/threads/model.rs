@@ -5,8 +5,8 @@ use super::wakes::WakeTable;
 use leeward_core::params::Params;
 use leeward_core::units::{Nanos, Rate};
 use leeward_threading::curves::Curves;
-use leeward_threading::{Fanout, Handling, Setup, Threading, Wait};
-use leeward_workload::service::Service;
+use leeward_threading::{Fanout, Handling, Setup, ThreadingSetup, Wait};
+use leeward_workload::service_time::ServiceTime;
 use std::sync::Arc;
 
 /// A server between clients and leaves (µTune §2): CPUs, costs, leaves and threading. A request computes (the run's `workload.service`),
@@ -28,7 +28,7 @@ pub struct Tier {
     /// Whether the response threads share one set of connections.
     pub links: Sharing,
     /// The setup; where a policy chooses it, that of a policy without curves of its own to begin with.
-    pub threading: Threading,
+    pub threading: ThreadingSetup,
     /// The policy that chooses setups; `None`: nobody does.
     pub policy: Option<PolicyModel>,
 }
@@ -50,9 +50,9 @@ pub struct Leaves {
     /// How many.
     pub count: u16,
     /// Which of them a request asks.
-    pub ask: Ask,
+    pub selection: LeafSelection,
     /// Time of a call at a leaf.
-    pub service: Service,
+    pub service: ServiceTime,
     /// Calls that a leaf executes at once; others wait in the order in which they came.
     pub servers: u16,
     /// Time of a call besides the service.
@@ -62,12 +62,12 @@ pub struct Leaves {
     /// Round trip to a leaf.
     pub rtt: Nanos,
     /// Answers that are late or do not come, and what is made of that.
-    pub tails: Tails,
+    pub tails: TailModel,
 }
 
 /// Late answers of leaves, and the means against them (Dean and Barroso, The Tail at Scale, 2013).
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Tails {
+pub struct TailModel {
     /// Leaves that have the same part of the data: the first `count / copies` leaves have all parts, the next ones have them again.
     pub copies: u16,
     /// Whether a call is made again at another copy.
@@ -75,12 +75,12 @@ pub struct Tails {
     /// A leaf whose answers are late now and then.
     pub slow: Option<SlowLeaf>,
     /// A leaf drops a call that would wait longer for it; `None`: it drops none.
-    pub drops_after: Option<Nanos>,
+    pub reject_after: Option<Nanos>,
 }
 
-impl Default for Tails {
+impl Default for TailModel {
     fn default() -> Self {
-        Tails { copies: 1, second_calls: SecondCalls::Never, slow: None, drops_after: None }
+        TailModel { copies: 1, second_calls: SecondCalls::Never, slow: None, reject_after: None }
     }
 }
 
@@ -102,12 +102,12 @@ pub struct SlowLeaf {
     /// Share of its answers that are late, 0..=1.
     pub share: f64,
     /// Delay of these.
-    pub by: Nanos,
+    pub delay: Nanos,
 }
 
 /// Leaves that a request asks.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Ask {
+pub enum LeafSelection {
     /// All of them.
     All,
     /// Leaves that have its key: consecutive leaves from a random one on (µTune's Router).
@@ -153,7 +153,7 @@ pub struct ThreadCosts {
     /// How long a thread runs at least before one that was woken takes its CPU.
     pub preempt: Nanos,
     /// A look at a set of connections.
-    pub poll_turn: Nanos,
+    pub poll: Nanos,
     /// Receiving a message, besides the look.
     pub receive: Nanos,
     /// Sending a message.
@@ -163,9 +163,9 @@ pub struct ThreadCosts {
     /// Pushing to the dispatch queue, or popping from it, under its lock.
     pub push_pop: Nanos,
     /// Way of a contended cache line to another CPU.
-    pub line: Nanos,
+    pub cache_line: Nanos,
     /// Extra time of a thread that gets a CPU on which another has run for [`ThreadCosts::COLD_AFTER`].
-    pub cold: Nanos,
+    pub cold_cache: Nanos,
     /// Recording an arrival, where a policy decides.
     pub record: Nanos,
     /// A decision of a policy.
@@ -185,13 +185,13 @@ impl ThreadCosts {
             switch: none,
             slice: Nanos::from_millis(3),
             preempt: none,
-            poll_turn: none,
+            poll: none,
             receive: none,
             send: none,
             locked_permille: 0,
             push_pop: none,
-            line: none,
-            cold: none,
+            cache_line: none,
+            cold_cache: none,
             record: none,
             decide: none,
         }
@@ -211,18 +211,18 @@ impl Leaves {
     }
 
     /// Calls of a request at most.
-    pub fn most_calls(&self) -> u16 {
-        match self.ask {
-            Ask::All => self.parts(),
-            Ask::Hash { replicas, .. } => replicas,
+    pub fn max_calls(&self) -> u16 {
+        match self.selection {
+            LeafSelection::All => self.parts(),
+            LeafSelection::Hash { replicas, .. } => replicas,
         }
     }
 
     /// Calls of a request on average.
     pub fn mean_calls(&self) -> f64 {
-        match self.ask {
-            Ask::All => f64::from(self.parts()),
-            Ask::Hash { replicas, writes } => writes * f64::from(replicas) + (1.0 - writes),
+        match self.selection {
+            LeafSelection::All => f64::from(self.parts()),
+            LeafSelection::Hash { replicas, writes } => writes * f64::from(replicas) + (1.0 - writes),
         }
     }
 }
@@ -240,7 +240,7 @@ impl Tier {
                 self.threading
             ));
         };
-        setup.checked().map_err(|fault| fault.to_string())
+        setup.validate().map_err(|fault| fault.to_string())
     }
 
     /// The setup of a tier that was checked.
@@ -268,9 +268,11 @@ impl Tier {
     /// That thing.
     pub fn check(&self) -> Result<(), String> {
         let leaves = &self.leaves;
-        let ask_is_possible = match leaves.ask {
-            Ask::All => true,
-            Ask::Hash { replicas, writes } => (1..=leaves.count).contains(&replicas) && (0.0..=1.0).contains(&writes),
+        let ask_is_possible = match leaves.selection {
+            LeafSelection::All => true,
+            LeafSelection::Hash { replicas, writes } => {
+                (1..=leaves.count).contains(&replicas) && (0.0..=1.0).contains(&writes)
+            }
         };
         let second = Nanos::from_secs(1);
         let costs = &self.costs;
@@ -279,12 +281,12 @@ impl Tier {
             costs.switch,
             costs.slice,
             costs.preempt,
-            costs.poll_turn,
+            costs.poll,
             costs.receive,
             costs.send,
             costs.push_pop,
-            costs.line,
-            costs.cold,
+            costs.cache_line,
+            costs.cold_cache,
             costs.record,
             costs.decide,
             self.resume,
@@ -292,10 +294,12 @@ impl Tier {
             leaves.host_call,
             leaves.rtt,
         ];
-        let Tails { copies, second_calls, slow, drops_after } = leaves.tails;
-        let copies_fit = copies >= 1 && leaves.count.is_multiple_of(copies) && (copies == 1 || leaves.ask == Ask::All);
-        let slow_is_possible =
-            slow.is_none_or(|slow| slow.leaf < leaves.count && (0.0..=1.0).contains(&slow.share) && slow.by <= second);
+        let TailModel { copies, second_calls, slow, reject_after: drops_after } = leaves.tails;
+        let copies_fit = copies >= 1
+            && leaves.count.is_multiple_of(copies)
+            && (copies == 1 || leaves.selection == LeafSelection::All);
+        let slow_is_possible = slow
+            .is_none_or(|slow| slow.leaf < leaves.count && (0.0..=1.0).contains(&slow.share) && slow.delay <= second);
         let heeds_calls = second_calls == SecondCalls::Budgeted || drops_after.is_some();
         let rules = [
             ((1..=128).contains(&self.cpus), "a tier has 1 to 128 CPUs"),

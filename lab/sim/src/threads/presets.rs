@@ -41,7 +41,7 @@ pub fn preset(name: &str) -> Option<ThreadCosts> {
         slice: Nanos::from_millis(3),
         preempt: Nanos::from_millis(1),
         // Assumed: epoll_wait(0) without events.
-        poll_turn: Nanos(400),
+        poll: Nanos(400),
         // Measured over loopback: experiments/real-spike.toml.
         receive: Nanos(2_000),
         send: Nanos(6_300),
@@ -49,9 +49,9 @@ pub fn preset(name: &str) -> Option<ThreadCosts> {
         locked_permille: 1_000,
         // Assumed.
         push_pop: Nanos(100),
-        line: Nanos(80),
+        cache_line: Nanos(80),
         // Not measured: nothing.
-        cold: Nanos::ZERO,
+        cold_cache: Nanos::ZERO,
         // The design's bounds for the ring and the decision.
         record: Nanos(60),
         decide: Nanos(300),

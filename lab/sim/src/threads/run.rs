@@ -1,29 +1,29 @@
 //! A run of a tier: clients, server and leaves put together, and the loop over their events. What a thread does next is in `turn` and
 //! `serve`, how setups change in `switch`.
 
+use super::connection_set::ConnectionSet;
 use super::controller::Admission;
-use super::cpus::{Cpus, Told};
-use super::crew::{Doing, Place, Plan, Thread};
-use super::event::{Event, JobId, News, Reply, Route, ThreadId};
+use super::cpus::{CpuEvent, Cpus};
+use super::event::{Event, JobId, Reply, ReplyKind, ReplyReceiver, ThreadId};
 use super::governor::Governor;
-use super::hedges::Seconds;
-use super::inlet::Inlet;
 use super::jobs::Jobs;
 use super::leaves::Stations;
 use super::lock::Lock;
 use super::model::{ThreadCosts, Tier};
+use super::second_call_state::SecondCallState;
+use super::thread_pool::{Plan, Thread, ThreadState, ThreadStep};
 use crate::SimError;
-use crate::agenda::Agenda;
 use crate::audit::Audit;
 use crate::config::SimConfig;
-use crate::instant::Instant;
+use crate::event_queue::EventQueue;
+use crate::run_guard::RunGuard;
 use crate::stats::Stats;
 use leeward_core::params::Params;
 use leeward_core::registry::Algorithm;
 use leeward_core::server::Gauges;
 use leeward_core::units::{Nanos, Time};
 use leeward_outcome::{RunOutcome, ThreadOutcome};
-use leeward_threading::Owed;
+use leeward_threading::LeftoverWork;
 use leeward_workload::ArrivalStream;
 use std::collections::VecDeque;
 use std::sync::atomic::AtomicBool;
@@ -34,7 +34,7 @@ pub(super) struct Run<'a> {
     pub(super) tier: &'a Tier,
     pub(super) costs: &'a ThreadCosts,
     pub(super) now: Time,
-    pub(super) agenda: Agenda<Event>,
+    pub(super) event_queue: EventQueue<Event>,
     arrivals: ArrivalStream,
     pub(super) cpus: Cpus,
     pub(super) threads: Vec<Thread>,
@@ -47,16 +47,16 @@ pub(super) struct Run<'a> {
     /// The controller; `None`: everything is admitted.
     pub(super) admission: Option<Box<Admission>>,
     /// Threads of the crew; those after them are helpers.
-    pub(super) crew: usize,
-    pub(super) fronts: Vec<Inlet<JobId>>,
-    pub(super) links: Vec<Inlet<Reply>>,
+    pub(super) pool_size: usize,
+    pub(super) fronts: Vec<ConnectionSet<JobId>>,
+    pub(super) links: Vec<ConnectionSet<Reply>>,
     pub(super) queue: VecDeque<JobId>,
     pub(super) queue_lock: Lock,
     /// Workers that sleep at the queue; the one that has slept longest is woken first.
     pub(super) workers: VecDeque<ThreadId>,
     pub(super) jobs: Jobs,
     pub(super) stations: Stations,
-    pub(super) seconds: Seconds,
+    pub(super) second_calls: SecondCallState,
     /// Links of the next request, in an async setup.
     pub(super) next_link: u16,
     /// Calls of async setups whose replies have not been received.
@@ -65,7 +65,7 @@ pub(super) struct Run<'a> {
     pub(super) audit: Audit,
     pub(super) outcome: ThreadOutcome,
     events: u64,
-    instant: Instant<'a>,
+    guard: RunGuard<'a>,
     contended_before: u64,
 }
 
@@ -82,16 +82,16 @@ impl<'a> Run<'a> {
             tier,
             costs: &tier.costs,
             now: Time::ZERO,
-            agenda: Agenda::new(),
+            event_queue: EventQueue::new(),
             arrivals: ArrivalStream::new(&config.workload, config.seed),
             cpus: Cpus::new(tier.cpus, &tier.costs, config.warmup, config.seed),
             threads: Vec::new(),
             parked: Vec::new(),
             helpers: Vec::new(),
-            plan: Plan::new(tier.setup(), Owed::default(), 0),
+            plan: Plan::new(tier.setup(), LeftoverWork::default(), 0),
             governor: Governor::new(config, tier)?,
             admission: Admission::new(config, algorithm, params)?.map(Box::new),
-            crew: 0,
+            pool_size: 0,
             fronts: Vec::new(),
             links: Vec::new(),
             queue: VecDeque::new(),
@@ -99,49 +99,49 @@ impl<'a> Run<'a> {
             workers: VecDeque::new(),
             jobs: Jobs::new(&tier.leaves, &config.workload.service, config.seed),
             stations: Stations::new(&tier.leaves),
-            seconds: Seconds::new(&tier.leaves),
+            second_calls: SecondCallState::new(&tier.leaves),
             next_link: 0,
             async_calls: 0,
             stats: Stats::new(config),
             audit: Audit::default(),
             outcome: ThreadOutcome::default(),
             events: 0,
-            instant: Instant::new(config, algorithm.name, stop),
+            guard: RunGuard::new(config, algorithm.name, stop),
             contended_before: 0,
         };
-        run.open();
+        run.start_pool();
         Ok(run)
     }
 
     /// Makes a thread of the crew, parked.
     pub(super) fn add_thread(&mut self) {
         let id = self.cpus.add_thread();
-        self.threads.push(Thread::new(Doing::Turn));
+        self.threads.push(Thread::new(ThreadStep::Poll));
         self.parked.push(id);
     }
 
     /// Runs to the end.
     pub(super) fn finish(mut self) -> Result<RunOutcome, SimError> {
         let end = Time::ZERO + self.config.duration;
-        self.agenda.schedule(Time::ZERO + self.config.warmup, Event::WarmedUp);
+        self.event_queue.schedule(Time::ZERO + self.config.warmup, Event::WarmedUp);
         if let Some(window) = self.config.window {
-            self.agenda.schedule(Time::ZERO + window, Event::Window);
+            self.event_queue.schedule(Time::ZERO + window, Event::Window);
         }
         if let Some(period) = self.governor.as_ref().and_then(Governor::period) {
-            self.agenda.schedule(Time::ZERO + period, Event::Tick);
+            self.event_queue.schedule(Time::ZERO + period, Event::Tick);
         }
         if let Some(admission) = &self.admission {
-            self.agenda.schedule(Time::ZERO + admission.period, Event::Control);
+            self.event_queue.schedule(Time::ZERO + admission.period, Event::Control);
         }
         self.schedule_issue();
-        while let Some((now, event)) = self.agenda.pop(end) {
+        while let Some((now, event)) = self.event_queue.pop(end) {
             self.now = now;
             self.events += 1;
-            if self.instant.is_over(now) {
-                return Err(self.instant.error());
+            if self.guard.must_stop(now) {
+                return Err(self.guard.error());
             }
             self.handle(event);
-            if self.governor.as_ref().is_some_and(Governor::is_stirred_by_blocking) {
+            if self.governor.as_ref().is_some_and(Governor::needs_blocking_decision) {
                 self.ask_policy();
             }
             self.audit.check(!self.cpus.idles_beside_work(), now, || "a CPU idles beside a runnable thread".into());
@@ -153,100 +153,100 @@ impl<'a> Run<'a> {
     fn handle(&mut self, event: Event) {
         match event {
             Event::Issue(client) => self.issue(client),
-            Event::Reach(job) => self.reach(job),
-            Event::Answered(job) => {
+            Event::Arrive(job) => self.on_arrival(job),
+            Event::Completed(job) => {
                 let base = self.jobs.end(job);
-                self.stats.completed(self.now, &base);
+                self.stats.record_completion(self.now, &base);
             }
-            Event::Told(job, outcome, feedback) => self.told(job, outcome, &feedback),
-            Event::Credit(client, feedback) => self.credited(client, &feedback),
-            Event::Demand(client, demand) => self.demanded(client, demand),
+            Event::ClientReply(job, outcome, feedback) => self.on_client_reply(job, outcome, &feedback),
+            Event::Credit(client, feedback) => self.on_credit(client, &feedback),
+            Event::Demand(client, demand) => self.on_demand(client, demand),
             Event::Timer(client) => self.client_timer(client),
             Event::Control => self.control_tick(),
-            Event::Reply(reply) => self.reply(reply),
-            Event::Cpu(cpu, generation) => match self.cpus.event(cpu, generation, self.now, &mut self.agenda) {
-                Told::Nothing => {}
-                Told::Done(thread) => self.advance(thread),
-                Told::SpinEnded(thread) => self.spin_ended(thread),
+            Event::Reply(reply) => self.on_leaf_reply(reply),
+            Event::Cpu(cpu, generation) => match self.cpus.on_event(cpu, generation, self.now, &mut self.event_queue) {
+                CpuEvent::Nothing => {}
+                CpuEvent::Done(thread) => self.advance(thread),
+                CpuEvent::SpinEnded(thread) => self.on_spin_ended(thread),
             },
-            Event::FoundAtFront(front) => self.found_at_front(front as usize),
-            Event::FoundAtLinks(links) => self.found_at_links(links as usize),
-            Event::PollEnds(thread, poll) => self.poll_ends(thread, poll),
-            Event::Ask(ask) => self.ask_is_due(ask),
+            Event::FoundAtFront(front) => self.on_front_found(front as usize),
+            Event::FoundAtLinks(links) => self.on_links_found(links as usize),
+            Event::PollTimeout(thread, poll) => self.on_poll_timeout(thread, poll),
+            Event::AskPolicy(ask) => self.on_policy_timer(ask),
             Event::Tick => self.policy_tick(),
             Event::WarmedUp => {
-                self.stats.warmed_up(self.now);
+                self.stats.end_warmup(self.now);
                 self.contended_before = self.contended();
-                self.seconds.warmed_up();
+                self.second_calls.end_warmup();
             }
-            Event::Window => self.window_ends(),
+            Event::Window => self.end_window(),
         }
     }
 
     fn schedule_issue(&mut self) {
-        self.agenda.schedule_issue(self.arrivals.next(), Event::Issue);
+        self.event_queue.schedule_arrival(self.arrivals.next(), Event::Issue);
     }
 
     fn issue(&mut self, client: u32) {
-        self.stats.issued(0);
+        self.stats.record_issue(0);
         let job = self.jobs.issue(client, self.now);
         self.submit(client, job);
         self.schedule_issue();
     }
 
-    fn reach(&mut self, job: JobId) {
+    fn on_arrival(&mut self, job: JobId) {
         self.jobs[job].base.arrived = self.now;
-        self.stats.entered(self.now);
+        self.stats.record_arrival(self.now);
         let front = self.jobs[job].base.session as usize % self.fronts.len();
         self.fronts[front].unread.push_back(job);
-        self.call_front(front);
+        self.notify_front(front);
     }
 
-    fn reply(&mut self, reply: Reply) {
-        if reply.news != News::TakesLong {
-            self.stations.replied(reply.leg.leaf);
-        } else if !self.jobs.waits_for(&reply.leg) {
+    fn on_leaf_reply(&mut self, reply: Reply) {
+        if reply.kind != ReplyKind::HedgeTimeout {
+            self.stations.on_reply(reply.attempt.leaf);
+        } else if !self.jobs.waits_for(&reply.attempt) {
             return;
         }
-        match reply.to {
-            Route::Links(link) => {
+        match reply.receiver {
+            ReplyReceiver::Links(link) => {
                 // A setup with fewer response threads may have come since.
                 let link = usize::from(link) % self.links.len();
                 self.links[link].unread.push_back(reply);
-                self.call_links(link);
+                self.notify_links(link);
             }
-            Route::Helper(thread) => {
-                self.threads[thread as usize].came = true;
-                self.wake_if_held(thread);
+            ReplyReceiver::Helper(thread) => {
+                self.threads[thread as usize].reply_arrived = true;
+                self.wake_if_blocked(thread);
             }
-            Route::Own(thread) if !self.jobs.came(reply) => self.threads[thread as usize].late += 1,
-            Route::Own(_) => {
-                if let Some(thread) = self.jobs[reply.leg.job].sleeper.take() {
-                    self.wake_if_held(thread);
+            ReplyReceiver::Own(thread) if !self.jobs.deliver(reply) => self.threads[thread as usize].late_replies += 1,
+            ReplyReceiver::Own(_) => {
+                if let Some(thread) = self.jobs[reply.attempt.job].blocked_thread.take() {
+                    self.wake_if_blocked(thread);
                 }
             }
         }
     }
 
-    fn wake_if_held(&mut self, thread: ThreadId) {
-        if self.threads[thread as usize].place == Place::Held {
+    fn wake_if_blocked(&mut self, thread: ThreadId) {
+        if self.threads[thread as usize].state == ThreadState::Blocked {
             self.wake(thread);
         }
     }
 
     /// A sleeping thread becomes runnable; it goes on with what it was to do next.
     pub(super) fn wake(&mut self, thread: ThreadId) {
-        self.threads[thread as usize].place = Place::Busy;
-        self.stir(thread);
-        self.cpus.wake(thread, self.now, &mut self.agenda);
+        self.threads[thread as usize].state = ThreadState::Busy;
+        self.mark_blocking_changed(thread);
+        self.cpus.wake(thread, self.now, &mut self.event_queue);
     }
 
-    fn window_ends(&mut self) {
-        let delay = self.oldest();
-        self.stats.window_ends(self.now, self.gauges(), delay, None);
-        self.stats.window_setup(self.plan.setup);
+    fn end_window(&mut self) {
+        let delay = self.oldest_age();
+        self.stats.end_window(self.now, self.gauges(), delay, None);
+        self.stats.set_window_setup(self.plan.setup);
         if let Some(window) = self.config.window {
-            self.agenda.schedule(self.now + window, Event::Window);
+            self.event_queue.schedule(self.now + window, Event::Window);
         }
     }
 
@@ -261,20 +261,21 @@ impl<'a> Run<'a> {
     }
 
     /// Locks that are about to vanish with their connections: their counts stay.
-    pub(super) fn keep_counts(&mut self) {
+    pub(super) fn save_lock_counts(&mut self) {
         self.outcome.contended = Some(self.contended() - self.queue_lock.contended);
     }
 
     fn end(mut self) -> RunOutcome {
         self.cpus.close(self.now);
-        self.audit.check(self.cpus.balance(), self.now, || {
-            format!("CPU time is not the sum of what was charged: {:?}", self.cpus.books)
+        self.audit.check(self.cpus.is_balanced(), self.now, || {
+            format!("CPU time is not the sum of what was charged: {:?}", self.cpus.accounting)
         });
         self.audit.check(self.stats.littles_law_holds(), self.now, || "Little's law does not hold".into());
         let unfinished = self.jobs.len() as u64;
         let mut report = self.stats.report(self.tier.cpus, unfinished, self.gauges(), self.events);
-        self.audit.check(report.totals.balance(), self.now, || format!("requests don't add up: {:?}", report.totals));
-        let books = self.cpus.books;
+        self.audit
+            .check(report.totals.is_balanced(), self.now, || format!("requests don't add up: {:?}", report.totals));
+        let books = self.cpus.accounting;
         let span = report.measured.0.max(1) as f64;
         report.cpu_utilization = books.measured as f64 / (span * f64::from(self.tier.cpus));
         let empty_polls = u64::try_from(books.spun_measured).unwrap_or(u64::MAX);
@@ -286,10 +287,10 @@ impl<'a> Run<'a> {
             contended: Some(contended),
             empty_polls: Some(Nanos(empty_polls)),
             setup: Some(self.plan.setup),
-            second: self.seconds.outcome(),
+            second_calls: self.second_calls.outcome(),
             ..self.outcome
         });
-        report.violations = self.audit.into_found();
+        report.violations = self.audit.into_violations();
         report
     }
 }

@@ -3,11 +3,11 @@
 
 use leeward_core::units::Nanos;
 use leeward_sim::config::ClientModel;
-use leeward_sim::{RunOutcome, SimConfig, service::Service, simulate};
+use leeward_sim::{RunOutcome, SimConfig, service_time::ServiceTime, simulate};
 
 /// 20 clients of a server of one core at 10 us, from the beginning on.
 fn run(controller: &str, load: f64, clients: ClientModel) -> RunOutcome {
-    let mut config = SimConfig::testbed(Service::Exponential(Nanos::from_micros(10)), load);
+    let mut config = SimConfig::testbed(ServiceTime::Exponential(Nanos::from_micros(10)), load);
     config.server.cores = 1;
     config.workload.clients = 20;
     config.workload.demand[0].rate.0 = config.server.capacity(Nanos::from_micros(10)).0 * load;
@@ -16,7 +16,7 @@ fn run(controller: &str, load: f64, clients: ClientModel) -> RunOutcome {
     let algorithm = leeward_controllers::builtin().find(controller).unwrap().clone();
     let report = simulate(&config, &algorithm, &algorithm.params(&[]).unwrap()).unwrap();
     assert_eq!(report.violations, Vec::<String>::new(), "{controller}");
-    assert!(report.totals.balance(), "{controller}: {:?}", report.totals);
+    assert!(report.totals.is_balanced(), "{controller}: {:?}", report.totals);
     report
 }
 

@@ -4,14 +4,14 @@
 use crate::common::run;
 use leeward_core::units::{Nanos, Rate};
 use leeward_sim::config::{Arrivals, Costs, FirstServer, NetworkModel, Replicas, Segment, ServerModel, SimConfig};
-use leeward_sim::service::Service;
+use leeward_sim::service_time::ServiceTime;
 use leeward_sim::simulate;
 
 const SERVICE: Nanos = Nanos::from_micros(10);
 
 /// A closed loop of `clients` that would issue `demand` times the capacity of four cores, if requests took no time.
 fn closed(clients: u32, demand: f64, costs: Costs, rtt: Nanos) -> SimConfig {
-    let testbed = SimConfig::testbed(Service::Exponential(SERVICE), 1.0);
+    let testbed = SimConfig::testbed(ServiceTime::Exponential(SERVICE), 1.0);
     let mut config = SimConfig {
         server: ServerModel { cores: 4, costs, ..ServerModel::default() },
         network: NetworkModel { rtt, jitter: Nanos::ZERO },
@@ -69,8 +69,10 @@ fn clients_go_on_after_drops_and_expiries() {
 #[test]
 fn a_closed_loop_is_of_one_server() {
     let config = closed(8, 0.5, Costs::FREE, Nanos::ZERO);
-    let config =
-        SimConfig { replicas: Some(Replicas { servers: 2, first: FirstServer::Primary, give_up: None }), ..config };
+    let config = SimConfig {
+        replicas: Some(Replicas { servers: 2, first: FirstServer::Primary, credit_timeout: None }),
+        ..config
+    };
     let none = leeward_controllers::builtin().find("none").unwrap().clone();
     let refused = simulate(&config, &none, &none.params(&[]).unwrap()).unwrap_err().to_string();
     assert!(refused.contains("closed loop"), "{refused}");

@@ -2,11 +2,13 @@
 
 use crate::common::{checker, scenario};
 use leeward_allocation::registry::{self, POLICIES};
-use leeward_core::params::Raw;
+use leeward_core::params::RawParam;
 use leeward_core::units::{Nanos, Time};
-use leeward_sim::config::{Application, Aqm, Balancing, Costs, Revoke, Scheduling, ServerModel, Start, Steal};
+use leeward_sim::config::{
+    Application, Aqm, Balancing, Costs, InitialCores, RevokePolicy, Scheduling, ServerModel, StealAmount,
+};
 use leeward_sim::scheduling::NAMES;
-use leeward_sim::{RunOutcome, SimConfig, SimError, service::Service, simulate};
+use leeward_sim::{RunOutcome, SimConfig, SimError, service_time::ServiceTime, simulate};
 
 const SCENARIOS: u64 = 80;
 
@@ -27,15 +29,15 @@ fn random_scenarios_keep_their_books() {
             balancing: Balancing::parse(balancing).unwrap(),
             min_cores: 1 + seed as u32 % server.cores,
             allocation_delay: Nanos([0, 5_000, 50_000][seed as usize % 3]),
-            check: Nanos([0, 100, 1_000][seed as usize / 3 % 3]),
-            revoke: [Revoke::Any, Revoke::Idle][seed as usize / 2 % 2],
-            steal: [Steal::One, Steal::Half][seed as usize / 4 % 2],
-            start: [Start::Min, Start::All][seed as usize / 8 % 2],
+            check_cost: Nanos([0, 100, 1_000][seed as usize / 3 % 3]),
+            revoke: [RevokePolicy::Any, RevokePolicy::Idle][seed as usize / 2 % 2],
+            steal: [StealAmount::One, StealAmount::Half][seed as usize / 4 % 2],
+            start: [InitialCores::Min, InitialCores::All][seed as usize / 8 % 2],
             ..Scheduling::new(policy)
         });
         let report = checker::check(&scenario);
         let report = report.unwrap_or_else(|violation| {
-            panic!("{violation}\nseed {seed}, {policy}, {balancing}: {}", scenario.words);
+            panic!("{violation}\nseed {seed}, {policy}, {balancing}: {}", scenario.description);
         });
         let cores = report.cores.unwrap();
         let config = &scenario.config;
@@ -61,7 +63,7 @@ fn run_with(scheduling: Scheduling, aqm: Aqm, controller: &str, load: f64) -> Re
         aqm,
         ..ServerModel::default()
     };
-    let mut config = SimConfig::testbed(Service::Exponential(Nanos(1_000)), load);
+    let mut config = SimConfig::testbed(ServiceTime::Exponential(Nanos(1_000)), load);
     let capacity = server.capacity(Nanos(1_000));
     config.workload.demand[0].rate.0 = capacity.0 * load;
     let config = SimConfig {
@@ -79,7 +81,7 @@ fn run_with(scheduling: Scheduling, aqm: Aqm, controller: &str, load: f64) -> Re
 #[test]
 fn a_run_that_never_moves_on_is_refused_with_the_instant_and_the_policy() {
     let policy = registry::find("per-request").unwrap();
-    let params = policy.params(&[("search", Raw::Text("0ns".into()))]).unwrap();
+    let params = policy.params(&[("search", RawParam::Text("0ns".into()))]).unwrap();
     let scheduling = Scheduling { params, allocation_delay: Nanos::ZERO, ..Scheduling::new("per-request") };
     let refused = run_with(scheduling, Aqm::Head, "none", 0.5).unwrap_err();
     let SimError::Stuck { at, .. } = refused else { panic!("{refused}") };
@@ -94,10 +96,15 @@ fn each_rule_of_the_posters_simulator_keeps_the_books() {
     let ours = |allocator: &str| Scheduling::new(allocator);
     for allocator in ["delay", "delay-range", "buffer", "utilization"] {
         let rules = [
-            Scheduling { revoke: Revoke::Idle, ..ours(allocator) },
-            Scheduling { steal: Steal::Half, ..ours(allocator) },
-            Scheduling { start: Start::All, ..ours(allocator) },
-            Scheduling { revoke: Revoke::Idle, steal: Steal::Half, start: Start::All, ..ours(allocator) },
+            Scheduling { revoke: RevokePolicy::Idle, ..ours(allocator) },
+            Scheduling { steal: StealAmount::Half, ..ours(allocator) },
+            Scheduling { start: InitialCores::All, ..ours(allocator) },
+            Scheduling {
+                revoke: RevokePolicy::Idle,
+                steal: StealAmount::Half,
+                start: InitialCores::All,
+                ..ours(allocator)
+            },
         ];
         for rule in rules {
             for (aqm, controller) in
@@ -116,12 +123,12 @@ fn each_rule_of_the_posters_simulator_keeps_the_books() {
 fn a_server_may_begin_with_all_its_cores() {
     // Nobody asks for anything, and nobody takes a core away: those that are there at the start stay.
     let policy = registry::find("delay").unwrap();
-    let params = policy.params(&[("search", Raw::Text("1s".into()))]).unwrap();
+    let params = policy.params(&[("search", RawParam::Text("1s".into()))]).unwrap();
     let held = |start| {
         let scheduling = Scheduling { params: params.clone(), start, ..Scheduling::new("delay") };
         run_with(scheduling, Aqm::Head, "none", 1e-6).unwrap().cores.unwrap().mean_cores
     };
-    assert_eq!((held(Start::Min), held(Start::All)), (1.0, 8.0));
+    assert_eq!((held(InitialCores::Min), held(InitialCores::All)), (1.0, 8.0));
 }
 
 /// `utilization` takes a core whenever its cores are not busy enough; with `idle` it never takes a busy one.
@@ -132,14 +139,14 @@ fn busy_cores_are_spared_where_that_is_asked_for() {
         let report = run_with(scheduling, Aqm::Head, "none", 0.6).unwrap();
         (report.cores.unwrap().mean_cores, report.latency.p99)
     };
-    let (any, idle) = (held(Revoke::Any), held(Revoke::Idle));
+    let (any, idle) = (held(RevokePolicy::Any), held(RevokePolicy::Idle));
     assert!(idle.0 > any.0 && idle.1 < any.1, "{any:?} {idle:?}");
 }
 
 /// A request that is rejected as it arrives is never received: under overload its drop costs less, and leaves sooner.
 #[test]
 fn a_decision_on_arrival_spares_the_receiving_of_what_is_rejected() {
-    let mut config = SimConfig::testbed(Service::Exponential(Nanos::from_micros(10)), 3.0);
+    let mut config = SimConfig::testbed(ServiceTime::Exponential(Nanos::from_micros(10)), 3.0);
     config = SimConfig { warmup: Nanos::from_millis(5), duration: Nanos::from_millis(25), audit: true, ..config };
     let codel = leeward_controllers::builtin().find("codel").unwrap().clone();
     let served = |aqm| {
@@ -197,9 +204,9 @@ fn impossible_schedulings_are_refused() {
     for scheduling in [
         Scheduling::new("shenango"),
         Scheduling { allocation_delay: Nanos::from_secs(2), ..Scheduling::new("delay") },
-        Scheduling { check: Nanos::from_secs(2), ..Scheduling::new("delay") },
+        Scheduling { check_cost: Nanos::from_secs(2), ..Scheduling::new("delay") },
     ] {
-        let mut config = SimConfig::testbed(Service::Constant(Nanos(1_000)), 0.5);
+        let mut config = SimConfig::testbed(ServiceTime::Constant(Nanos(1_000)), 0.5);
         config.server.scheduling = Some(scheduling);
         assert!(simulate(&config, &none, &params).is_err());
     }

@@ -2,7 +2,7 @@
 
 use leeward_core::units::Nanos;
 use leeward_sim::config::{Arrivals, NetworkModel, Shares, Workload};
-use leeward_sim::{RunOutcome, SimConfig, SimError, service::Service, simulate};
+use leeward_sim::{RunOutcome, SimConfig, SimError, service_time::ServiceTime, simulate};
 
 fn run(controller: &str, seed: u64) -> RunOutcome {
     let algorithm = leeward_controllers::builtin().find(controller).unwrap().clone();
@@ -11,7 +11,7 @@ fn run(controller: &str, seed: u64) -> RunOutcome {
         duration: Nanos::from_millis(60),
         window: Some(Nanos::from_millis(10)),
         seed,
-        ..SimConfig::testbed(Service::Lognormal { mean: Nanos::from_micros(10), sigma: 1.0 }, 1.3)
+        ..SimConfig::testbed(ServiceTime::Lognormal { mean: Nanos::from_micros(10), sigma: 1.0 }, 1.3)
     };
     simulate(&config, &algorithm, &algorithm.params(&[]).unwrap()).unwrap()
 }
@@ -38,12 +38,12 @@ fn every_controller_meets_the_same_requests() {
 fn the_run_of_a_seed_never_changes() {
     let pinned = |report: RunOutcome| {
         let totals = report.totals;
-        (totals.offered, totals.completed, totals.dropped, totals.ended_at_client(), report.events.unwrap())
+        (totals.offered, totals.completed, totals.dropped, totals.client_total(), report.events.unwrap())
     };
     assert_eq!(pinned(run("none", 5)), (66_363, 51_060, 0, 0, 286_072));
     assert_eq!(pinned(run("breakwater", 5)), (66_363, 45_122, 753, 20_410, 281_565));
     let algorithm = leeward_controllers::builtin().find("dagor").unwrap().clone();
-    let testbed = SimConfig::testbed(Service::Bimodal(Nanos::from_micros(10)), 1.3);
+    let testbed = SimConfig::testbed(ServiceTime::Bimodal(Nanos::from_micros(10)), 1.3);
     let jittery = SimConfig {
         network: NetworkModel { jitter: Nanos::from_micros(5), ..testbed.network },
         workload: Workload { arrivals: Arrivals::Constant, shares: Shares::Zipf(0.9), ..testbed.workload.clone() },
@@ -58,8 +58,8 @@ fn the_run_of_a_seed_never_changes() {
 /// Simulates what is possible but absurd.
 #[test]
 fn extremes_are_simulated() {
-    let longest = SimConfig::testbed(Service::Constant(Nanos::MAX), 0.5);
-    let small = SimConfig::testbed(Service::Exponential(Nanos(1_000)), 1.5);
+    let longest = SimConfig::testbed(ServiceTime::Constant(Nanos::MAX), 0.5);
+    let small = SimConfig::testbed(ServiceTime::Exponential(Nanos(1_000)), 1.5);
     let many_cores = SimConfig {
         server: leeward_sim::config::ServerModel { cores: 128, ..small.server.clone() },
         network: NetworkModel { rtt: Nanos::ZERO, jitter: Nanos::ZERO },
@@ -78,17 +78,17 @@ fn extremes_are_simulated() {
 #[test]
 fn impossible_configurations_are_refused() {
     let algorithm = leeward_controllers::builtin().find("none").unwrap().clone();
-    let good = SimConfig::testbed(Service::Constant(Nanos(1_000)), 0.5);
+    let good = SimConfig::testbed(ServiceTime::Constant(Nanos(1_000)), 0.5);
     let no_clients = SimConfig { workload: Workload { clients: 0, ..good.workload.clone() }, ..good.clone() };
     let no_cores =
         SimConfig { server: leeward_sim::config::ServerModel { cores: 0, ..good.server.clone() }, ..good.clone() };
     let only_warmup = SimConfig { warmup: good.duration, ..good.clone() };
-    let nan = SimConfig::testbed(Service::Constant(Nanos(1_000)), f64::NAN);
+    let nan = SimConfig::testbed(ServiceTime::Constant(Nanos(1_000)), f64::NAN);
     let tiny_windows = SimConfig { window: Some(Nanos(1)), ..good.clone() };
     let endless_batch =
         SimConfig { server: leeward_sim::config::ServerModel { batch: u32::MAX, ..good.server.clone() }, ..good };
-    let no_samples = SimConfig::testbed(Service::Empirical(Vec::new().into()), 0.5);
-    let wild = SimConfig::testbed(Service::Lognormal { mean: Nanos(1_000), sigma: f64::INFINITY }, 0.5);
+    let no_samples = SimConfig::testbed(ServiceTime::Empirical(Vec::new().into()), 0.5);
+    let wild = SimConfig::testbed(ServiceTime::Lognormal { mean: Nanos(1_000), sigma: f64::INFINITY }, 0.5);
     for config in [no_clients, no_cores, only_warmup, nan, tiny_windows, endless_batch, no_samples, wild] {
         let refused = simulate(&config, &algorithm, &algorithm.params(&[]).unwrap());
         assert!(matches!(refused, Err(SimError::Config(_))), "{config:?}");

@@ -2,20 +2,22 @@
 //! reservations and `downstream` are for.
 
 use crate::common::graphs::{call, config, draw, free, run};
-use leeward_core::params::Raw;
+use leeward_core::params::RawParam;
 use leeward_core::units::Nanos;
-use leeward_sim::graph::model::{Begin, CallModel, Deadlines, Graph, Passing, ServiceModel, Told};
-use leeward_sim::service::Service;
+use leeward_sim::graph::model::{
+    CallModel, CallPolicy, DeadlinePolicy, DownstreamReports, Graph, ServiceModel, StartCondition,
+};
+use leeward_sim::service_time::ServiceTime;
 use leeward_sim::{RunOutcome, SimError, simulate};
 
 const MICRO: u64 = 1_000;
 
-fn exponential(micros: u64) -> Service {
-    Service::Exponential(Nanos::from_micros(micros))
+fn exponential(micros: u64) -> ServiceTime {
+    ServiceTime::Exponential(Nanos::from_micros(micros))
 }
 
 fn graph(services: Vec<ServiceModel>, calls: Vec<CallModel>) -> Graph {
-    Graph { services, calls, passing: Passing::default() }
+    Graph { services, calls, policy: CallPolicy::default() }
 }
 
 /// A tandem of M/M/1 queues is a Jackson network: each queue is as if it stood alone, 1/(μ − λ), and the times add up. On its way back
@@ -46,7 +48,7 @@ fn a_chain_of_single_servers_is_a_jackson_network() {
 #[test]
 fn a_fan_out_waits_for_the_slowest() {
     let count = 8;
-    let mut services = vec![free("root", 128, Service::Constant(Nanos(1)))];
+    let mut services = vec![free("root", 128, ServiceTime::Constant(Nanos(1)))];
     services.extend((0..count).map(|leaf| free(&format!("leaf{leaf}"), 128, exponential(50))));
     let calls = (1..=count).map(|leaf| call(0, leaf)).collect();
     let report = run(&config(graph(services, calls), 10, 10_000.0, Nanos::from_secs(1), 2_000, 5), "none", &[]);
@@ -74,21 +76,22 @@ fn the_same_seed_gives_the_same_run() {
 }
 
 /// Two tiers, the second twice as slow as the first, at twice the second's capacity.
-fn narrow(passing: Passing, seed: u64) -> RunOutcome {
+fn narrow(passing: CallPolicy, seed: u64) -> RunOutcome {
     let cost = |service| ServiceModel { receive: Nanos(750), send: Nanos(765), rtt: Nanos::from_micros(10), ..service };
     let services = vec![cost(free("front", 4, exponential(10))), cost(free("back", 4, exponential(20)))];
-    let graph = Graph { passing, ..graph(services, vec![call(0, 1)]) };
+    let graph = Graph { policy: passing, ..graph(services, vec![call(0, 1)]) };
     let rate = graph.capacity().0 * 2.0;
     let config = config(graph, 200, rate, Nanos::from_micros(500), 400, seed);
-    run(&config, "breakwater", &[("additive", Raw::Text("at_least_one".into()))])
+    run(&config, "breakwater", &[("additive", RawParam::Text("at_least_one".into()))])
 }
 
 #[test]
 fn reservations_spare_the_work_that_would_be_lost() {
-    let ours = Passing { begin: Begin::Reserved, downstream: Told::Downstream, ..Passing::default() };
+    let ours =
+        CallPolicy { start: StartCondition::Reserved, downstream: DownstreamReports::On, ..CallPolicy::default() };
     let reserved = narrow(ours, 1);
-    let admitted = narrow(Passing::default(), 1);
-    let wasted = |report: &RunOutcome| report.graph.as_ref().unwrap().wasted_upstream;
+    let admitted = narrow(CallPolicy::default(), 1);
+    let wasted = |report: &RunOutcome| report.graph.as_ref().unwrap().wasted_upstream_cpu;
     assert!(wasted(&reserved) < 0.1, "{}", wasted(&reserved));
     assert!(wasted(&reserved) < 0.5 * wasted(&admitted), "{} and {}", wasted(&reserved), wasted(&admitted));
     assert!(reserved.counts.good as f64 >= 0.95 * admitted.counts.good as f64);
@@ -97,8 +100,8 @@ fn reservations_spare_the_work_that_would_be_lost() {
 /// A service that is asked by nobody after an overload has credits again when load comes back.
 #[test]
 fn retries_add_no_more_than_their_budget() {
-    let none = narrow(Passing::default(), 2);
-    let some = narrow(Passing { retries: 0.1, deadlines: Deadlines::Kept, ..Passing::default() }, 2);
+    let none = narrow(CallPolicy::default(), 2);
+    let some = narrow(CallPolicy { retries: 0.1, deadlines: DeadlinePolicy::Enforced, ..CallPolicy::default() }, 2);
     let received = |report: &RunOutcome| report.graph.as_ref().unwrap().services[1].received as f64;
     assert!(received(&some) <= 1.1 * received(&none) + 20.0, "{} after {}", received(&some), received(&none));
 }

@@ -1,10 +1,10 @@
 //! A server that is all but idle refuses nobody, though its cores sleep and are woken late.
 
-use leeward_core::params::Raw;
+use leeward_core::params::RawParam;
 use leeward_core::units::{Nanos, Rate};
 use leeward_outcome::RunOutcome;
 use leeward_sim::config::{Arrivals, Costs, NetworkModel, Segment, ServerModel, SimConfig, Stalls};
-use leeward_sim::service::Service;
+use leeward_sim::service_time::ServiceTime;
 use leeward_sim::simulate;
 use leeward_sim::threads::wakes::WakeTable;
 
@@ -12,7 +12,7 @@ const SERVICE: Nanos = Nanos::from_micros(10);
 
 /// Wake-ups as a virtual machine of two CPUs has them: of a hundred one takes longer than the
 /// default objective allows to wait.
-fn wakes() -> WakeTable {
+fn wake_table() -> WakeTable {
     let row = |spans: [u64; 6]| spans.map(Nanos::from_micros);
     let rows = [[5, 10, 20, 60, 200, 600], [20, 45, 90, 180, 500, 1_500], [30, 70, 130, 260, 800, 3_000]];
     WakeTable::new(rows.map(row)).unwrap()
@@ -20,9 +20,9 @@ fn wakes() -> WakeTable {
 
 /// Server of one core with the costs of loopback TCP, under the default objective.
 fn server(clients: u32, rate: impl FnOnce(Rate) -> f64, requests: f64) -> SimConfig {
-    let testbed = SimConfig::testbed(Service::Exponential(SERVICE), 1.0);
+    let testbed = SimConfig::testbed(ServiceTime::Exponential(SERVICE), 1.0);
     let costs = Costs { receive: Nanos(2_000), spawn: Nanos(100), send: Nanos(6_300), ..Costs::default() };
-    let server = ServerModel { cores: 1, costs, wake: Some(wakes()), ..ServerModel::default() };
+    let server = ServerModel { cores: 1, costs, wake: Some(wake_table()), ..ServerModel::default() };
     let rate = Rate(rate(server.capacity(SERVICE)));
     let mut config = SimConfig {
         slo: Nanos::from_micros(200),
@@ -41,7 +41,7 @@ fn server(clients: u32, rate: impl FnOnce(Rate) -> f64, requests: f64) -> SimCon
 fn run(config: &SimConfig, name: &str, set: &[(&str, &str)]) -> RunOutcome {
     let registry = leeward_controllers::builtin();
     let algorithm = registry.find(name).unwrap();
-    let pairs: Vec<(&str, Raw)> = set.iter().map(|(key, value)| (*key, Raw::Text((*value).into()))).collect();
+    let pairs: Vec<(&str, RawParam)> = set.iter().map(|(key, value)| (*key, RawParam::Text((*value).into()))).collect();
     let outcome = simulate(config, algorithm, &algorithm.params(&pairs).unwrap()).unwrap();
     assert!(outcome.violations.is_empty(), "{name}: {:?}", outcome.violations);
     outcome
@@ -89,7 +89,7 @@ fn at_half_load_next_to_nobody_is_refused_and_hardly_anybody_is_later_than_witho
 #[test]
 fn at_half_load_of_a_shared_machine_next_to_nobody_is_refused() {
     let mut config = server(1_000, |capacity| 0.5 * capacity.0, 80_000.0);
-    config.server.stalls = Some(Stalls { every: Nanos::from_millis(20), lasts: Nanos::from_micros(500) });
+    config.server.stalls = Some(Stalls { mean_interval: Nanos::from_millis(20), mean_length: Nanos::from_micros(500) });
     let without = run(&config, "none", &[]).latency.p99;
     for (name, set) in CASES {
         let outcome = run(&config, name, set);

@@ -2,15 +2,15 @@
 
 use crate::common::run;
 use leeward_core::units::{Cost, Nanos, Tenant};
-use leeward_sim::config::{FirstServer, Kind, Kinds, Replicas};
-use leeward_sim::{RunOutcome, SimConfig, service::Service, simulate};
+use leeward_sim::config::{FirstServer, Replicas, RequestKind, RequestKinds};
+use leeward_sim::{RunOutcome, SimConfig, service_time::ServiceTime, simulate};
 
-fn config(demand: f64, kinds: Vec<Kind>) -> SimConfig {
+fn config(demand: f64, kinds: Vec<RequestKind>) -> SimConfig {
     SimConfig {
         warmup: Nanos::from_millis(20),
         duration: Nanos::from_millis(120),
-        kinds: Kinds(kinds),
-        ..SimConfig::testbed(Service::Exponential(Nanos::from_micros(10)), demand)
+        kinds: RequestKinds(kinds),
+        ..SimConfig::testbed(ServiceTime::Exponential(Nanos::from_micros(10)), demand)
     }
 }
 
@@ -19,7 +19,7 @@ fn names_alone_change_nothing() {
     // `edge` is told the objective of each request where there are kinds.
     for algorithm in ["none", "breakwater", "dagor", "codel"] {
         let plain = run(&config(1.3, Vec::new()), algorithm);
-        let named = run(&config(1.3, vec![Kind::new("a", 0.25), Kind::new("b", 0.75)]), algorithm);
+        let named = run(&config(1.3, vec![RequestKind::new("a", 0.25), RequestKind::new("b", 0.75)]), algorithm);
         assert!(plain.kinds.is_empty() && named.kinds.len() == 2);
         assert_eq!(RunOutcome { kinds: Vec::new(), ..named }, plain, "{algorithm}");
     }
@@ -27,8 +27,8 @@ fn names_alone_change_nothing() {
 
 #[test]
 fn a_kind_is_held_to_its_own_deadline() {
-    let tight = Kind { deadline: Some(Nanos::from_micros(60)), ..Kind::new("tight", 0.5) };
-    let loose = Kind { deadline: Some(Nanos::from_secs(1)), ..Kind::new("loose", 0.5) };
+    let tight = RequestKind { deadline: Some(Nanos::from_micros(60)), ..RequestKind::new("tight", 0.5) };
+    let loose = RequestKind { deadline: Some(Nanos::from_secs(1)), ..RequestKind::new("loose", 0.5) };
     let outcome = run(&config(0.95, vec![tight.clone(), loose.clone()]), "none");
     let [hurried, patient] = outcome.kinds.as_slice() else { panic!("two kinds") };
     assert!(patient.counts.good == patient.counts.completed && hurried.counts.good < hurried.counts.completed);
@@ -42,26 +42,29 @@ fn a_kind_is_held_to_its_own_deadline() {
 
 #[test]
 fn tenants_classes_and_costs_reach_the_controller() {
-    let tenant = |name, share, tenant| Kind { tenant: Tenant(tenant), ..Kind::new(name, share) };
+    let tenant = |name, share, tenant| RequestKind { tenant: Tenant(tenant), ..RequestKind::new(name, share) };
     let refused = |outcome: &RunOutcome, index: usize| {
         let counts = outcome.kinds[index].counts;
         counts.dropped as f64 / counts.offered as f64
     };
     let outcome = run(&config(2.0, vec![tenant("flood", 0.9, 1), tenant("modest", 0.1, 2)]), "edge");
     assert!(refused(&outcome, 0) > 0.4 && refused(&outcome, 1) < 0.1, "{:?}", outcome.kinds);
-    let class = |name, share, class| Kind { class: Some(class), ..Kind::new(name, share) };
+    let class = |name, share, class| RequestKind { class: Some(class), ..RequestKind::new(name, share) };
     let outcome = run(&config(2.0, vec![class("first", 0.3, 0), class("last", 0.7, 7)]), "edge");
     assert!(refused(&outcome, 0) < 0.05 && refused(&outcome, 1) > 0.5, "{:?}", outcome.kinds);
     // As many requests of each tenant, at four times the cost of one: that one gets fewer in.
-    let dear = Kind { cost: Cost(4), ..tenant("dear", 0.5, 1) };
+    let dear = RequestKind { cost: Cost(4), ..tenant("dear", 0.5, 1) };
     let outcome = run(&config(2.0, vec![dear, tenant("cheap", 0.5, 2)]), "edge");
     assert!(refused(&outcome, 0) > refused(&outcome, 1) + 0.2, "{:?}", outcome.kinds);
 }
 
 #[test]
 fn kinds_keep_their_books_on_several_servers() {
-    let replicas = Replicas { servers: 2, first: FirstServer::InTurn, give_up: None };
-    let kinds = vec![Kind { class: Some(1), ..Kind::new("a", 0.3) }, Kind { class: Some(5), ..Kind::new("b", 0.7) }];
+    let replicas = Replicas { servers: 2, first: FirstServer::InTurn, credit_timeout: None };
+    let kinds = vec![
+        RequestKind { class: Some(1), ..RequestKind::new("a", 0.3) },
+        RequestKind { class: Some(5), ..RequestKind::new("b", 0.7) },
+    ];
     let outcome = run(&SimConfig { replicas: Some(replicas), ..config(2.5, kinds) }, "dagor");
     let sum = outcome.kinds.iter().map(|kind| kind.counts.completed).sum::<u64>();
     assert_eq!(sum, outcome.counts.completed);
@@ -73,7 +76,7 @@ fn impossible_kinds_are_refused() {
     let registry = leeward_controllers::builtin();
     let none = registry.find("none").unwrap();
     let refused = |config: &SimConfig| simulate(config, none, &none.params(&[]).unwrap()).unwrap_err().to_string();
-    assert!(refused(&config(1.0, vec![Kind::new("a", 0.5)])).contains("add up"));
-    let empty = Kind { service: Some(Service::Empirical(Vec::new().into())), ..Kind::new("a", 1.0) };
+    assert!(refused(&config(1.0, vec![RequestKind::new("a", 0.5)])).contains("add up"));
+    let empty = RequestKind { service: Some(ServiceTime::Empirical(Vec::new().into())), ..RequestKind::new("a", 1.0) };
     assert!(refused(&config(1.0, vec![empty])).contains("at least one sample"));
 }

@@ -2,14 +2,14 @@
 
 use crate::common::run;
 use crate::common::tier::{config, draw, free};
-use leeward_core::params::Raw;
+use leeward_core::params::RawParam;
 use leeward_core::units::{Nanos, Rate};
 use leeward_sim::RunOutcome;
 use leeward_sim::config::{Arrivals, Segment, SimConfig};
-use leeward_sim::service::Service;
+use leeward_sim::service_time::ServiceTime;
 use leeward_sim::threads::model::PolicyModel;
 use leeward_sim::threads::presets::preset;
-use leeward_threading::curves::{Curve, Curves, Knot};
+use leeward_threading::curves::{Curve, CurvePoint, Curves};
 use leeward_threading::registry;
 use std::sync::Arc;
 
@@ -17,18 +17,20 @@ const STEP: Nanos = Nanos::from_millis(500);
 const DEMAND: f64 = 8_000.0;
 
 /// A tier in which one polling thread sustains some 1,700 requests per second, and whose curves promise 20,000: they were made elsewhere.
-fn mistaken(policy: &str, params: &[(&str, Raw)]) -> SimConfig {
-    let mut tier = free("SIP1", Service::Constant(Nanos::from_micros(500)));
+fn config_with_wrong_curves(policy: &str, params: &[(&str, RawParam)]) -> SimConfig {
+    let mut tier = free("SIP1", ServiceTime::Constant(Nanos::from_micros(500)));
     tier.cpus = 32;
     tier.costs = preset("leeward").unwrap();
     let curve = |setup: &str, us: f64, sustains: f64| {
-        let knot = |load| Knot { load, p50_us: us, p99_us: us, p999_us: us, cpu: 1.0, samples: 2_000, spread: 0.01 };
-        Curve { setup: setup.parse().unwrap(), knots: vec![knot(10.0), knot(sustains)], sustains }
+        let knot =
+            |load| CurvePoint { load, p50_us: us, p99_us: us, p999_us: us, cpu: 1.0, samples: 2_000, spread: 0.01 };
+        Curve { setup: setup.parse().unwrap(), points: vec![knot(10.0), knot(sustains)], max_load: sustains }
     };
     let curves = Curves::new(vec![curve("SIP1", 600.0, 6_000.0), curve("SDB1-50", 700.0, 20_000.0)]).unwrap();
     let params = registry::find(policy).unwrap().params(params).unwrap();
     tier.policy = Some(PolicyModel { name: policy.into(), params, curves: Some(Arc::new(curves)) });
-    let mut config = config(tier, Service::Constant(Nanos::from_micros(20)), Arrivals::Poisson, DEMAND, 12_000.0, 1);
+    let mut config =
+        config(tier, ServiceTime::Constant(Nanos::from_micros(20)), Arrivals::Poisson, DEMAND, 12_000.0, 1);
     config.workload.clients = 100;
     config.slo = Nanos::from_millis(5);
     config.network.rtt = Nanos::from_micros(20);
@@ -39,7 +41,7 @@ fn mistaken(policy: &str, params: &[(&str, Raw)]) -> SimConfig {
 }
 
 /// Goodput over the demand from a tenth of a second after the step on.
-fn kept(report: &RunOutcome) -> f64 {
+fn kept_share(report: &RunOutcome) -> f64 {
     let since = STEP + Nanos::from_millis(100);
     let late = report.windows.iter().filter(|window| window.clients.start.0 >= since.0);
     let (good, time) = late
@@ -50,14 +52,15 @@ fn kept(report: &RunOutcome) -> f64 {
 #[test]
 fn a_policy_that_hears_of_what_is_held_back_does_not_stay_small() {
     // The curves promise that one thread will do for 5,400 requests per second, and admission sees to it that no more arrive.
-    let kept = kept(&run(&mistaken("leeward", &[]), "breakwater"));
+    let kept = kept_share(&run(&config_with_wrong_curves("leeward", &[]), "breakwater"));
     assert!(kept >= 0.95, "{kept}");
 }
 
 #[test]
 fn a_policy_that_is_told_what_is_admitted_stays_small() {
     // The canary: if it came free by itself, the test above would prove nothing.
-    let kept = kept(&run(&mistaken("utune", &[("hold", Raw::Text("off".into()))]), "breakwater"));
+    let kept =
+        kept_share(&run(&config_with_wrong_curves("utune", &[("hold", RawParam::Text("off".into()))]), "breakwater"));
     assert!(kept <= 0.5, "{kept}");
 }
 

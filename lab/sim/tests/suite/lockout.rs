@@ -3,8 +3,8 @@
 //! other controllers are kept by name, and so are scenarios that locked this one out once.
 //! `lab/sim/examples/lockout.rs` is the long form, for all pairs.
 
-use crate::common::lockout::{self, Drawn, draw, is_locked_out, longest_outage, run, run_with};
-use leeward_core::params::Raw;
+use crate::common::lockout::{self, RandomScenario, draw, is_locked_out, longest_outage, run, run_with};
+use leeward_core::params::RawParam;
 use leeward_core::units::Nanos;
 
 const AWARE: (&str, &str) = ("breakwater aware", "on");
@@ -23,7 +23,7 @@ fn with_the_allocator_aware_pool_there_is_no_lock_out() {
 }
 
 /// A scenario in which `admission` with `allocator` locks itself out, and Breakwater that knows of the allocator does not.
-fn check(name: &str, drawn: &Drawn, admission: (&str, &str), allocator: &str) {
+fn check(name: &str, drawn: &RandomScenario, admission: (&str, &str), allocator: &str) {
     let report = run(drawn, admission, allocator);
     let outage = longest_outage(drawn, &report);
     println!("{name}: {outage} round trips without half of what is possible");
@@ -98,7 +98,7 @@ fn a_burst_waits_for_a_core_per_request() {
 /// thirty round trips, with every allocator.
 #[test]
 fn a_server_recovers_from_parked_cores() {
-    let drawn = Drawn { cores: 8, loads: vec![1.0, 0.01, 1.2], ..draw(150) };
+    let drawn = RandomScenario { cores: 8, loads: vec![1.0, 0.01, 1.2], ..draw(150) };
     for allocator in lockout::allocators() {
         let report = run(&drawn, AWARE, allocator);
         let outage = longest_outage(&drawn, &report);
@@ -117,8 +117,8 @@ fn a_server_recovers_from_parked_cores() {
 /// of 10 us the delay goes for two round trips at most.
 #[test]
 fn cores_that_never_come_are_not_waited_for() {
-    let drawn = Drawn { loads: vec![0.1, 1.2], ..draw(78) };
-    let limited = run_with(&drawn, AWARE, "static", &[("cores", Raw::Integer(4))]);
+    let drawn = RandomScenario { loads: vec![0.1, 1.2], ..draw(78) };
+    let limited = run_with(&drawn, AWARE, "static", &[("cores", RawParam::Integer(4))]);
     let (threshold, objective) = (drawn.target * 2, (Nanos(1_000) + drawn.rtt) * 10);
     assert!(limited.waiting.unwrap().p99 <= threshold + drawn.rtt * 2, "{:?}", limited.waiting);
     assert!(limited.waiting.unwrap().p99 < objective.scale(0.5), "{:?} of {objective}", limited.waiting);

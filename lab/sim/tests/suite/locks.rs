@@ -2,14 +2,14 @@
 
 use leeward_core::server::{ControlLoop, Gauges, ServerHalves, Signals};
 use leeward_core::units::{Nanos, Rate};
-use leeward_sim::config::{Acquire, Application, LockKind, LockModel, Segment, SimConfig, Workload};
-use leeward_sim::{RunOutcome, service::Service, simulate, simulate_through};
+use leeward_sim::config::{Application, LockKind, LockModel, LockPolicy, Segment, SimConfig, Workload};
+use leeward_sim::{RunOutcome, service_time::ServiceTime, simulate, simulate_wrapped};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Two locks with half of the requests each, which together can do 200 k/s, at this demand.
-fn config(demand: f64, kind: LockKind, acquire: Acquire) -> SimConfig {
-    let testbed = SimConfig::testbed(Service::Exponential(Nanos::from_micros(10)), 1.0);
+fn config(demand: f64, kind: LockKind, acquire: LockPolicy) -> SimConfig {
+    let testbed = SimConfig::testbed(ServiceTime::Exponential(Nanos::from_micros(10)), 1.0);
     SimConfig {
         workload: Workload {
             demand: vec![Segment { from: Nanos::ZERO, rate: Rate(demand) }],
@@ -36,10 +36,10 @@ const KINDS: [LockKind; 2] = [LockKind::Mutex, LockKind::Spinlock];
 #[test]
 fn a_plain_lock_is_always_waited_for() {
     for kind in KINDS {
-        let report = run(&config(300e3, kind, Acquire::Plain));
+        let report = run(&config(300e3, kind, LockPolicy::Plain));
         assert_eq!((report.server.rejected, report.server.refused_at_locks), (0, 0));
         for lock in &report.locks {
-            assert_eq!(lock.refused, 0);
+            assert_eq!(lock.rejected, 0);
             match kind {
                 LockKind::Mutex => assert!(lock.utilization.unwrap() > 0.95, "{lock:?}"),
                 // Ten cores, each always at one of the two: a closed network of two like queues, so that each of the eleven ways
@@ -54,11 +54,11 @@ fn a_plain_lock_is_always_waited_for() {
 #[test]
 fn who_only_tries_never_waits() {
     for kind in KINDS {
-        let report = run(&config(150e3, kind, Acquire::Try));
+        let report = run(&config(150e3, kind, LockPolicy::Try));
         for lock in &report.locks {
-            assert_eq!((lock.waited, lock.wait_max), (0, Some(Nanos::ZERO)));
+            assert_eq!((lock.contended, lock.wait_max), (0, Some(Nanos::ZERO)));
             // A lock that is busy for 3/4 of what comes, and for nobody twice: M/M/1/1 refuses 0.75 / 1.75.
-            let refused = lock.refused as f64 / (lock.refused + lock.acquired) as f64;
+            let refused = lock.rejected as f64 / (lock.rejected + lock.acquisitions) as f64;
             assert!((refused - 0.75 / 1.75).abs() < 0.03, "{refused}");
         }
         assert_eq!(report.server.rejected, report.server.refused_at_locks);
@@ -69,18 +69,19 @@ fn who_only_tries_never_waits() {
 fn nobody_waits_longer_than_the_time_out() {
     for kind in KINDS {
         let after = Nanos::from_micros(70);
-        let report = run(&config(300e3, kind, Acquire::Timed { after }));
+        let report = run(&config(300e3, kind, LockPolicy::Timed { timeout: after }));
         for lock in &report.locks {
             // The histogram rounds up by less than a thousandth.
             assert!(lock.wait_max.unwrap().0 <= after.0 + after.0 / 500, "{lock:?}");
-            assert!(lock.refused > 0 && lock.waited > 0);
+            assert!(lock.rejected > 0 && lock.contended > 0);
         }
     }
 }
 
 #[test]
 fn a_budget_keeps_latency_near_it() {
-    let limited = |budget, again| run(&config(220e3, LockKind::Mutex, Acquire::UnlessCongested { budget, again }));
+    let limited =
+        |budget, again| run(&config(220e3, LockKind::Mutex, LockPolicy::UnlessCongested { budget, recheck: again }));
     let budget = Nanos::from_micros(85);
     let once = limited(budget, false);
     assert!(once.server.refused_at_locks > 0);
@@ -91,24 +92,24 @@ fn a_budget_keeps_latency_near_it() {
     assert!(again.latency.p99 < once.latency.p99, "{:?}", again.latency);
     assert!(again.counts.completed * 5 > 170_000, "{:?}", again.counts);
     for (lock, unbounded) in again.locks.iter().zip(&once.locks) {
-        assert!(lock.wait_max.unwrap().0 <= budget.0 + budget.0 / 500 && lock.refused > 0, "{lock:?}");
+        assert!(lock.wait_max.unwrap().0 <= budget.0 + budget.0 / 500 && lock.rejected > 0, "{lock:?}");
         assert!(unbounded.wait_max > Some(budget), "{unbounded:?}");
     }
     // Nothing left to spend: only who finds the lock free, or nobody waiting for it, gets it.
     let nothing = limited(Nanos::ZERO, false);
     assert!(nothing.latency.p99 < Nanos::from_micros(150), "{:?}", nothing.latency);
     let nothing = limited(Nanos::ZERO, true);
-    assert!(nothing.locks.iter().all(|lock| lock.waited == 0), "{:?}", nothing.locks);
+    assert!(nothing.locks.iter().all(|lock| lock.contended == 0), "{:?}", nothing.locks);
 }
 
 #[test]
 fn every_controller_meets_the_same_paths() {
     // At a load that no controller touches, all of them take each lock equally often.
-    let config = config(20e3, LockKind::Mutex, Acquire::Plain);
+    let config = config(20e3, LockKind::Mutex, LockPolicy::Plain);
     let taken = |name: &str| {
         let algorithm = leeward_controllers::builtin().find(name).unwrap().clone();
         let report = simulate(&config, &algorithm, &algorithm.params(&[]).unwrap()).unwrap();
-        report.locks.iter().map(|lock| lock.acquired).collect::<Vec<_>>()
+        report.locks.iter().map(|lock| lock.acquisitions).collect::<Vec<_>>()
     };
     let expected = taken("none");
     assert!(expected[0].abs_diff(2_000) < 200, "{expected:?}");
@@ -124,19 +125,19 @@ fn every_controller_meets_the_same_paths() {
 }
 
 /// Adds up what a slow half is told.
-struct Told {
+struct DropRecorder {
     inner: Box<dyn ControlLoop>,
     drops: Arc<AtomicU64>,
     lock_drops: Arc<AtomicU64>,
 }
 
-impl ControlLoop for Told {
+impl ControlLoop for DropRecorder {
     fn period(&self) -> Nanos {
         self.inner.period()
     }
     fn tick(&mut self, signals: &Signals) {
-        self.drops.fetch_add(signals.drops, Ordering::Relaxed);
-        self.lock_drops.fetch_add(signals.lock_drops, Ordering::Relaxed);
+        self.drops.fetch_add(signals.rejections, Ordering::Relaxed);
+        self.lock_drops.fetch_add(signals.lock_rejections, Ordering::Relaxed);
         self.inner.tick(signals);
     }
     fn gauges(&self) -> Gauges {
@@ -149,12 +150,13 @@ fn controllers_are_told_of_refusals() {
     let (drops, lock_drops) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicU64::new(0)));
     let algorithm = leeward_controllers::builtin().find("breakwater").unwrap().clone();
     let told = |halves: ServerHalves| {
-        let control = Told { inner: halves.control, drops: Arc::clone(&drops), lock_drops: Arc::clone(&lock_drops) };
+        let control =
+            DropRecorder { inner: halves.control, drops: Arc::clone(&drops), lock_drops: Arc::clone(&lock_drops) };
         ServerHalves { cores: halves.cores, control: Box::new(control) }
     };
-    let budget = Acquire::UnlessCongested { budget: Nanos::from_micros(134), again: true };
+    let budget = LockPolicy::UnlessCongested { budget: Nanos::from_micros(134), recheck: true };
     let config = SimConfig { warmup: Nanos::ZERO, ..config(300e3, LockKind::Mutex, budget) };
-    let report = simulate_through(&config, &algorithm, &algorithm.params(&[]).unwrap(), told).unwrap();
+    let report = simulate_wrapped(&config, &algorithm, &algorithm.params(&[]).unwrap(), told).unwrap();
     let (drops, lock_drops) = (drops.load(Ordering::Relaxed), lock_drops.load(Ordering::Relaxed));
     assert!(lock_drops > 10_000 && lock_drops <= drops, "{lock_drops} of {drops}");
     // The last ones may have left after the last tick, or not at all yet.

@@ -1,13 +1,14 @@
 //! The simulator from outside, in one program: cargo runs programs one after the other, and the tests of one program in
 //! parallel. `memory.rs` is apart, because it watches the whole process.
 
+mod blocking_waits;
 mod clients;
 mod closed;
 mod common;
+mod control_ticks;
 mod cores;
 mod determinism;
 mod graphs;
-mod hidden;
 mod idle;
 mod kinds;
 mod lockin;
@@ -15,10 +16,10 @@ mod lockout;
 mod locks;
 mod oracle;
 mod recovery;
-mod rehearsal;
 mod replay;
 mod replicas;
 mod second_calls;
+mod shadow;
 mod signals;
 mod snapshots;
 mod sockets;
@@ -27,4 +28,3 @@ mod swarm;
 mod switching;
 mod theory;
 mod threads;
-mod turns;

@@ -3,13 +3,13 @@
 use leeward_core::units::{Nanos, Rate};
 use leeward_outcome::RunOutcome;
 use leeward_sim::config::{Application, Graph};
-use leeward_sim::graph::model::Passing;
-use leeward_sim::service::Service;
+use leeward_sim::graph::model::CallPolicy;
+use leeward_sim::service_time::ServiceTime;
 use leeward_sim::{SimConfig, SimError, oracle, simulate};
 use std::sync::Arc;
 
 fn run(controller: &str, application: Application, rate: f64) -> RunOutcome {
-    let service = Service::Exponential(Nanos::from_micros(10));
+    let service = ServiceTime::Exponential(Nanos::from_micros(10));
     let mut config = SimConfig {
         warmup: Nanos::from_millis(50),
         duration: Nanos::from_millis(200),
@@ -57,7 +57,7 @@ fn with_plain_locks_auto_serves_nearly_what_the_lock_allows() {
 #[test]
 fn what_ends_at_its_client_after_all_is_under_way_no_longer() {
     // One that sends a request per millisecond, and has room for sixteen more: most that are admitted never leave.
-    let service = Service::Constant(Nanos::from_micros(10));
+    let service = ServiceTime::Constant(Nanos::from_micros(10));
     let mut config = SimConfig { duration: Nanos::from_secs(3), ..SimConfig::testbed(service, 1.0) };
     config.workload.clients = 10;
     config.workload.demand[0].rate = Rate(100_000.0);
@@ -69,8 +69,8 @@ fn what_ends_at_its_client_after_all_is_under_way_no_longer() {
 
 #[test]
 fn it_is_refused_where_it_knows_nothing() {
-    let service = Service::Constant(Nanos::from_micros(10));
-    let graph = Graph { services: Vec::new(), calls: Vec::new(), passing: Passing::default() };
+    let service = ServiceTime::Constant(Nanos::from_micros(10));
+    let graph = Graph { services: Vec::new(), calls: Vec::new(), policy: CallPolicy::default() };
     let config = SimConfig { graph: Some(Arc::new(graph)), ..SimConfig::testbed(service, 1.0) };
     let refused = simulate(&config, &oracle::ALGORITHM, &oracle::ALGORITHM.params(&[]).unwrap());
     assert!(matches!(refused, Err(SimError::Config(words)) if words.contains("oracle")));

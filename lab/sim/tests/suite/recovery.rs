@@ -3,7 +3,7 @@
 use leeward_core::units::{Nanos, Rate, Time};
 use leeward_outcome::FineWindow;
 use leeward_sim::config::{Segment, Workload};
-use leeward_sim::{SimConfig, service::Service, simulate};
+use leeward_sim::{SimConfig, service_time::ServiceTime, simulate};
 
 /// Length of the windows in which recovery is looked for.
 const WINDOW: Nanos = Nanos::from_millis(20);
@@ -24,7 +24,7 @@ fn recovers_within(name: &str) -> Nanos {
 #[test]
 fn every_controller_comes_back_after_overload() {
     for algorithm in leeward_controllers::builtin().algorithms() {
-        let testbed = SimConfig::testbed(Service::Exponential(Nanos::from_micros(10)), 1.0);
+        let testbed = SimConfig::testbed(ServiceTime::Exponential(Nanos::from_micros(10)), 1.0);
         let capacity = testbed.workload.demand[0].rate.0;
         let config = SimConfig {
             workload: Workload {
@@ -49,7 +49,7 @@ fn every_controller_comes_back_after_overload() {
         let over = Nanos::from_millis(500);
         let poor = |window: &&FineWindow| window.start >= Time::ZERO + over && (window.good as f64) < least;
         let back = report
-            .fine
+            .fine_windows
             .iter()
             .rfind(poor)
             .map_or(Nanos::ZERO, |window| (window.start + WINDOW).since(Time::ZERO + over));
@@ -63,7 +63,7 @@ fn every_controller_comes_back_after_overload() {
 #[test]
 fn every_controller_takes_load_after_idling() {
     for algorithm in leeward_controllers::builtin().algorithms() {
-        let testbed = SimConfig::testbed(Service::Exponential(Nanos::from_micros(10)), 1.0);
+        let testbed = SimConfig::testbed(ServiceTime::Exponential(Nanos::from_micros(10)), 1.0);
         let capacity = testbed.workload.demand[0].rate.0;
         let config = SimConfig {
             workload: Workload {

@@ -1,18 +1,18 @@
 //! Recordings of simulated runs: replayed, every controller decides as it did; a changed decision is found.
 
-use leeward_core::params::{Params, Raw};
+use leeward_core::params::{Params, RawParam};
 use leeward_core::registry::{Algorithm, Environment};
 use leeward_core::server::{RejectReason, Verdict};
 use leeward_core::units::Nanos;
 use leeward_recording::{
-    Answer, Block, Difference, Entry, Header, Item, Memory, Reader, Replayer, SessionCall, Timeline, record,
+    Answer, Block, Difference, Entry, Header, Item, MemorySink, Reader, Replayer, SessionCall, Timeline, record,
 };
 use leeward_sim::config::{ServerModel, Workload};
-use leeward_sim::service::Service;
-use leeward_sim::{SimConfig, simulate, simulate_through};
+use leeward_sim::service_time::ServiceTime;
+use leeward_sim::{SimConfig, simulate, simulate_wrapped};
 
 fn config(cores: u32) -> SimConfig {
-    let testbed = SimConfig::testbed(Service::Exponential(Nanos::from_micros(10)), 1.3);
+    let testbed = SimConfig::testbed(ServiceTime::Exponential(Nanos::from_micros(10)), 1.3);
     let share = |number: u32| number * cores / testbed.server.cores;
     let mut demand = testbed.workload.demand.clone();
     demand[0].rate.0 = demand[0].rate.0 * f64::from(cores) / f64::from(testbed.server.cores);
@@ -25,17 +25,17 @@ fn config(cores: u32) -> SimConfig {
     }
 }
 
-fn recorded(config: &SimConfig, algorithm: &Algorithm, params: &Params) -> Vec<u8> {
+fn record_run(config: &SimConfig, algorithm: &Algorithm, params: &Params) -> Vec<u8> {
     let environment = Environment::new(config.server.cores, config.network.rtt, config.slo);
     let header = Header::new("simulator", algorithm, params, &environment);
-    let memory = Memory::new(1 << 28);
+    let memory = MemorySink::new(1 << 28);
     let mut ends = None;
     let wrap = |halves| {
         let (halves, recorder) = record(halves, &header, Box::new(memory.clone()));
         ends = Some(recorder);
         halves
     };
-    let report = simulate_through(config, algorithm, params, wrap).unwrap();
+    let report = simulate_wrapped(config, algorithm, params, wrap).unwrap();
     assert_eq!(report, simulate(config, algorithm, params).unwrap(), "recording changes nothing");
     memory.finish(&ends.unwrap())
 }
@@ -53,7 +53,7 @@ fn entries(bytes: &[u8]) -> (Header, Vec<Entry>) {
     (header.unwrap(), entries)
 }
 
-fn replayed(mut replayer: Replayer, entries: &[Entry]) -> Replayer {
+fn replay(mut replayer: Replayer, entries: &[Entry]) -> Replayer {
     for entry in entries {
         replayer.step(entry).unwrap();
     }
@@ -61,29 +61,32 @@ fn replayed(mut replayer: Replayer, entries: &[Entry]) -> Replayer {
 }
 
 fn difference(header: &Header, entries: &[Entry]) -> Option<Difference> {
-    replayed(Replayer::same(header, &leeward_controllers::builtin()).unwrap(), entries).difference().cloned()
+    replay(Replayer::from_header(header, &leeward_controllers::builtin()).unwrap(), entries).difference().cloned()
 }
 
 #[test]
 fn every_controller_decides_as_it_did() {
     for algorithm in leeward_controllers::builtin().algorithms() {
         for cores in [1, 10] {
-            let bytes = recorded(&config(cores), algorithm, &Params::default());
+            let bytes = record_run(&config(cores), algorithm, &Params::default());
             let (header, entries) = entries(&bytes);
-            let replayer = replayed(Replayer::same(&header, &leeward_controllers::builtin()).unwrap(), &entries);
+            let replayer = replay(Replayer::from_header(&header, &leeward_controllers::builtin()).unwrap(), &entries);
             let found = replayer.difference().map(ToString::to_string);
             assert_eq!(found, None, "{} on {cores} cores", algorithm.name);
             let counts = replayer.counts();
             assert_eq!(counts.entries, entries.len() as u64);
             assert!(counts.requests > 200 && counts.ticks > 30, "{} {counts:?}", algorithm.name);
-            assert_eq!((counts.rejected_then, counts.late_then), (counts.rejected_now, counts.late_now));
-            assert!(counts.turns > 200 && counts.turns <= counts.requests, "{} {counts:?}", algorithm.name);
+            assert_eq!(
+                (counts.rejected_recorded, counts.late_recorded),
+                (counts.rejected_replayed, counts.late_replayed)
+            );
+            assert!(counts.dequeues > 200 && counts.dequeues <= counts.requests, "{} {counts:?}", algorithm.name);
             let rows = entries.iter().fold(Timeline::new(20), |mut timeline, entry| {
-                timeline.note(entry);
+                timeline.record(entry);
                 timeline
             });
             assert_eq!(rows.rows().iter().map(|row| row.requests).sum::<u64>(), counts.requests);
-            let rejected = counts.rejected_then + counts.late_then;
+            let rejected = counts.rejected_recorded + counts.late_recorded;
             assert_eq!(rows.rows().iter().map(|row| row.rejected).sum::<u64>(), rejected);
             let each = bytes.len() as f64 / counts.entries as f64;
             assert!(each < 30.0, "{}: {each:.1} bytes per call", algorithm.name);
@@ -95,7 +98,7 @@ fn every_controller_decides_as_it_did() {
 fn every_choice_of_breakwater_decides_as_it_did() {
     let registry = leeward_controllers::builtin();
     let breakwater = registry.find("breakwater").unwrap();
-    let word = |text: &str| Raw::Text(text.into());
+    let word = |text: &str| RawParam::Text(text.into());
     for pair in [
         ("waking", word("random")),
         ("demand", word("synchronization")),
@@ -105,7 +108,7 @@ fn every_choice_of_breakwater_decides_as_it_did() {
         ("alpha", word("0.7%")),
     ] {
         let params = breakwater.params(&[pair]).unwrap();
-        let (header, entries) = entries(&recorded(&config(4), breakwater, &params));
+        let (header, entries) = entries(&record_run(&config(4), breakwater, &params));
         assert_eq!(difference(&header, &entries), None, "{:?}", header.params);
     }
 }
@@ -115,24 +118,24 @@ fn every_choice_of_breakwater_decides_as_it_did() {
 fn late_rejections_are_decided_as_they_were() {
     let registry = leeward_controllers::builtin();
     let breakwater = registry.find("breakwater").unwrap();
-    let stale = |span: &str| breakwater.params(&[("stale", Raw::Text(span.into()))]).unwrap();
-    let (header, entries) = entries(&recorded(&config(1), breakwater, &stale("60us")));
-    let same = replayed(Replayer::same(&header, &registry).unwrap(), &entries);
+    let stale = |span: &str| breakwater.params(&[("stale", RawParam::Text(span.into()))]).unwrap();
+    let (header, entries) = entries(&record_run(&config(1), breakwater, &stale("60us")));
+    let same = replay(Replayer::from_header(&header, &registry).unwrap(), &entries);
     assert_eq!(same.difference().map(ToString::to_string), None);
     let counts = same.counts();
-    assert!(counts.late_then > 50 && counts.late_then < counts.turns, "{counts:?}");
-    assert_eq!((counts.late_now, counts.late_both), (counts.late_then, counts.late_then));
+    assert!(counts.late_recorded > 50 && counts.late_recorded < counts.dequeues, "{counts:?}");
+    assert_eq!((counts.late_replayed, counts.late_both), (counts.late_recorded, counts.late_recorded));
     // Asked about the same waiting times, a stricter one rejects those and more.
-    let stricter = Replayer::other(breakwater, &stale("30us"), &header.environment).unwrap();
-    let stricter = replayed(stricter, &entries);
+    let stricter = Replayer::with_algorithm(breakwater, &stale("30us"), &header.environment).unwrap();
+    let stricter = replay(stricter, &entries);
     let asked = stricter.counts();
-    assert_eq!((asked.late_then, asked.late_both), (counts.late_then, counts.late_then));
-    assert!(asked.late_now > asked.late_then, "{asked:?}");
+    assert_eq!((asked.late_recorded, asked.late_both), (counts.late_recorded, counts.late_recorded));
+    assert!(asked.late_replayed > asked.late_recorded, "{asked:?}");
     assert_eq!(stricter.difference().unwrap().call, "execute");
 }
 
 /// The last entry that `wanted` wants, changed by it.
-fn spoil(entries: &[Entry], wanted: impl Fn(&mut Entry) -> bool) -> (Vec<Entry>, u64) {
+fn corrupt(entries: &[Entry], wanted: impl Fn(&mut Entry) -> bool) -> (Vec<Entry>, u64) {
     let mut entries = entries.to_vec();
     for (index, entry) in entries.iter_mut().enumerate().rev() {
         if wanted(entry) {
@@ -146,13 +149,13 @@ fn spoil(entries: &[Entry], wanted: impl Fn(&mut Entry) -> bool) -> (Vec<Entry>,
 fn canary_a_changed_decision_is_found() {
     let registry = leeward_controllers::builtin();
     let breakwater = registry.find("breakwater").unwrap();
-    let (header, entries) = entries(&recorded(&config(2), breakwater, &Params::default()));
+    let (header, entries) = entries(&record_run(&config(2), breakwater, &Params::default()));
     let check = |what: &str, change: &dyn Fn(&mut Entry) -> bool| {
-        let (spoilt, place) = spoil(&entries, change);
+        let (spoilt, place) = corrupt(&entries, change);
         // Through the bytes, as a replay of a file would meet it.
         let (_, spoilt) = self::entries(&Block::recording(&header, &spoilt));
         let found = difference(&header, &spoilt).expect("the change is found");
-        assert_eq!((found.entry, found.what), (place, what), "{found}");
+        assert_eq!((found.entry, found.part), (place, what), "{found}");
     };
     check("answer", &|entry| match entry {
         Entry::Session(call) if matches!(call.call, SessionCall::Request(_)) => {
@@ -189,7 +192,7 @@ fn canary_a_changed_decision_is_found() {
         _ => false,
     });
     check("answer", &|entry| match entry {
-        Entry::Execute { verdict, .. } => {
+        Entry::Dequeue { verdict, .. } => {
             *verdict = match verdict {
                 Verdict::Admit => Verdict::Reject(RejectReason::Delay),
                 Verdict::Reject(_) => Verdict::Admit,
@@ -199,7 +202,7 @@ fn canary_a_changed_decision_is_found() {
         _ => false,
     });
     check("session to wake", &|entry| match entry {
-        Entry::Next { chosen: chosen @ Some(_), .. } => {
+        Entry::NextToWake { chosen: chosen @ Some(_), .. } => {
             *chosen = None;
             true
         }
@@ -218,15 +221,15 @@ fn canary_a_changed_decision_is_found() {
 fn other_parameters_decide_otherwise() {
     let registry = leeward_controllers::builtin();
     let breakwater = registry.find("breakwater").unwrap();
-    let (header, entries) = entries(&recorded(&config(4), breakwater, &Params::default()));
-    let target = breakwater.params(&[("target", Raw::Text("5us".into()))]).unwrap();
-    let other = replayed(Replayer::other(breakwater, &target, &header.environment).unwrap(), &entries);
+    let (header, entries) = entries(&record_run(&config(4), breakwater, &Params::default()));
+    let target = breakwater.params(&[("target", RawParam::Text("5us".into()))]).unwrap();
+    let other = replay(Replayer::with_algorithm(breakwater, &target, &header.environment).unwrap(), &entries);
     let counts = other.counts();
-    assert!(other.difference().is_some() && counts.rejected_now > counts.rejected_then, "{counts:?}");
-    assert!(counts.windows_now < counts.windows_then, "{counts:?}");
+    assert!(other.difference().is_some() && counts.rejected_replayed > counts.rejected_recorded, "{counts:?}");
+    assert!(counts.windows_replayed < counts.windows_recorded, "{counts:?}");
     // The same parameters, as if they were others: the same judgement of every request.
     let (algorithm, params) = header.algorithm(&registry).unwrap();
-    let same = replayed(Replayer::other(algorithm, &params, &header.environment).unwrap(), &entries);
+    let same = replay(Replayer::with_algorithm(algorithm, &params, &header.environment).unwrap(), &entries);
     assert_eq!(same.difference(), None);
 }
 
@@ -236,10 +239,10 @@ fn every_controller_can_be_asked_about_every_recording() {
     let registry = leeward_controllers::builtin();
     for recorded_name in ["none", "breakwater", "gradient"] {
         let algorithm = registry.find(recorded_name).unwrap();
-        let (header, entries) = entries(&recorded(&config(2), algorithm, &Params::default()));
+        let (header, entries) = entries(&record_run(&config(2), algorithm, &Params::default()));
         for other in registry.algorithms() {
-            let replayer = Replayer::other(other, &Params::default(), &header.environment).unwrap();
-            let counts = replayed(replayer, &entries).counts();
+            let replayer = Replayer::with_algorithm(other, &Params::default(), &header.environment).unwrap();
+            let counts = replay(replayer, &entries).counts();
             assert!(counts.requests > 1_000, "{} on a recording of {recorded_name}: {counts:?}", other.name);
         }
     }

@@ -4,10 +4,10 @@
 use crate::common::{checker, run, scenario};
 use leeward_core::units::{Nanos, Rate};
 use leeward_sim::config::{
-    Acquire, Application, ClientModel, Costs, FirstServer, LockKind, LockModel, NetworkModel, Replicas, Scheduling,
+    Application, ClientModel, Costs, FirstServer, LockKind, LockModel, LockPolicy, NetworkModel, Replicas, Scheduling,
     Segment, ServerModel, Workload,
 };
-use leeward_sim::{RunOutcome, SimConfig, SimError, service::Service, simulate, simulate_through};
+use leeward_sim::{RunOutcome, SimConfig, SimError, service_time::ServiceTime, simulate, simulate_wrapped};
 
 const SCENARIOS: u64 = 80;
 
@@ -20,25 +20,25 @@ fn random_scenarios_keep_the_books_of_each_server_and_of_the_whole() {
         let replicas = scenario.config.replicas.expect("drawn with replicas");
         let checked = checker::check(&scenario).and_then(|report| {
             twice += report.totals.sent_again;
-            thrown_away += report.totals.dropped + report.totals.ended_at_client();
-            attempts_are_requests_and_second_ones(&report, replicas)
+            thrown_away += report.totals.dropped + report.totals.client_total();
+            check_attempts(&report, replicas)
         });
         if let Err(violation) = checked {
             panic!(
                 "{violation}\nscenario: {}\nreplay: LEEWARD_SWARM_SEED={seed} cargo test -p leeward-sim --test suite replicas",
-                scenario.words
+                scenario.description
             );
         }
     }
     assert!(twice > 10_000 && thrown_away > 1_000 || seeds().len() == 1, "{twice} sent again, {thrown_away} in vain");
 }
 
-fn attempts_are_requests_and_second_ones(report: &RunOutcome, replicas: Replicas) -> Result<(), String> {
+fn check_attempts(report: &RunOutcome, replicas: Replicas) -> Result<(), String> {
     let totals = &report.totals;
     let sum = |of: fn(&RunOutcome) -> u64| report.replicas.iter().map(of).sum::<u64>();
     let rules = [
         ("servers", report.replicas.len() as u64 == u64::from(replicas.servers)),
-        ("balance", totals.balance() && report.replicas.iter().all(|server| server.totals.balance())),
+        ("balance", totals.is_balanced() && report.replicas.iter().all(|server| server.totals.is_balanced())),
         ("at most two attempts", totals.sent_again <= totals.offered),
         ("attempts", sum(|server| server.totals.offered) == totals.offered + totals.sent_again),
         ("one place at a time", sum(|server| server.totals.unfinished) == totals.unfinished),
@@ -47,9 +47,9 @@ fn attempts_are_requests_and_second_ones(report: &RunOutcome, replicas: Replicas
         ("messages", sum(|server| server.server.tx_messages) == report.server.tx_messages),
         (
             "in vain only after two attempts",
-            totals.dropped + totals.ended_at_client() <= totals.sent_again
-                && sum(|server| server.totals.dropped + server.totals.ended_at_client())
-                    == totals.sent_again + totals.dropped + totals.ended_at_client(),
+            totals.dropped + totals.client_total() <= totals.sent_again
+                && sum(|server| server.totals.dropped + server.totals.client_total())
+                    == totals.sent_again + totals.dropped + totals.client_total(),
         ),
         (
             "the others get what the first does not serve",
@@ -77,7 +77,7 @@ fn seeds() -> Vec<u64> {
     }
 }
 
-const PAIR: Replicas = Replicas { servers: 2, first: FirstServer::Primary, give_up: None };
+const PAIR: Replicas = Replicas { servers: 2, first: FirstServer::Primary, credit_timeout: None };
 
 fn testbed(demand: f64) -> SimConfig {
     SimConfig {
@@ -85,7 +85,7 @@ fn testbed(demand: f64) -> SimConfig {
         duration: Nanos::from_millis(120),
         window: Some(Nanos::from_millis(20)),
         audit: true,
-        ..SimConfig::testbed(Service::Exponential(Nanos::from_micros(10)), demand)
+        ..SimConfig::testbed(ServiceTime::Exponential(Nanos::from_micros(10)), demand)
     }
 }
 
@@ -111,11 +111,11 @@ fn overflow_is_lost_as_erlang_says() {
         slo: Nanos::from_millis(1),
         workload: Workload {
             demand: vec![Segment { from: Nanos::ZERO, rate: Rate(load / mean.as_secs_f64()) }],
-            service: Service::Exponential(mean),
+            service: ServiceTime::Exponential(mean),
             ..testbed(1.0).workload
         },
         application: Application::one_lock(1.0, 1.0),
-        locks: LockModel { kind: LockKind::Mutex, acquire: Acquire::Try },
+        locks: LockModel { kind: LockKind::Mutex, acquire: LockPolicy::Try },
         duration: Nanos::from_secs(2),
         window: None,
         audit: false,
@@ -135,7 +135,7 @@ fn overflow_is_lost_as_erlang_says() {
 fn who_gets_no_credit_in_time_asks_the_other() {
     let patient = testbed(1.6);
     let give_up = Some(Nanos::from_micros(10));
-    let config = SimConfig { replicas: Some(Replicas { give_up, ..PAIR }), ..patient };
+    let config = SimConfig { replicas: Some(Replicas { credit_timeout: give_up, ..PAIR }), ..patient };
     let report = run(&config, "breakwater");
     let counts = &report.counts;
     // 1.6 times what one can do: two can do it.
@@ -182,7 +182,7 @@ fn what_is_not_simulated_together_is_refused() {
     let algorithm = leeward_controllers::builtin().find("none").unwrap().clone();
     let params = algorithm.params(&[]).unwrap();
     let good = SimConfig { replicas: Some(PAIR), ..testbed(0.5) };
-    let replicas = |servers, give_up| Some(Replicas { servers, give_up, ..PAIR });
+    let replicas = |servers, give_up| Some(Replicas { servers, credit_timeout: give_up, ..PAIR });
     let scheduling = Some(Scheduling::new("delay"));
     let bad = [
         SimConfig { server: ServerModel { scheduling, ..good.server.clone() }, ..good.clone() },
@@ -196,6 +196,6 @@ fn what_is_not_simulated_together_is_refused() {
         let refused = simulate(&config, &algorithm, &params);
         assert!(matches!(&refused, Err(SimError::Config(why)) if why.contains("replicas")), "{refused:?}");
     }
-    let looked_at = simulate_through(&good, &algorithm, &params, |halves| halves);
+    let looked_at = simulate_wrapped(&good, &algorithm, &params, |halves| halves);
     assert!(matches!(looked_at, Err(SimError::Config(_))));
 }

@@ -1,21 +1,21 @@
 //! The cost of the choice of the signal where cores are the bottleneck. Locks are elsewhere.
 
-use leeward_core::params::{Params, Raw};
+use leeward_core::params::{Params, RawParam};
 use leeward_core::units::{Nanos, Rate};
 use leeward_sim::config::Segment;
-use leeward_sim::{SimConfig, service::Service, simulate};
+use leeward_sim::{SimConfig, service_time::ServiceTime, simulate};
 
 /// Requests per second in time, with the testbed's impatient clients.
 fn goodput(name: &str, demand: f64) -> f64 {
     let config = SimConfig {
         warmup: Nanos::from_millis(500),
         duration: Nanos::from_secs(1),
-        ..SimConfig::testbed(Service::Exponential(Nanos::from_micros(10)), demand)
+        ..SimConfig::testbed(ServiceTime::Exponential(Nanos::from_micros(10)), demand)
     };
-    goodput_of(&config, name, &[("client_delay", Raw::Text("10us".into()))])
+    goodput_of(&config, name, &[("client_delay", RawParam::Text("10us".into()))])
 }
 
-fn goodput_of(config: &SimConfig, name: &str, params: &[(&str, Raw)]) -> f64 {
+fn goodput_of(config: &SimConfig, name: &str, params: &[(&str, RawParam)]) -> f64 {
     let registry = leeward_controllers::builtin();
     let algorithm = registry.find(name).unwrap();
     let report = simulate(config, algorithm, &algorithm.params(params).unwrap()).unwrap();
@@ -38,7 +38,7 @@ fn the_automatic_signal_costs_nothing_where_cores_are_short() {
 #[test]
 fn on_one_core_with_dear_messages_drops_do_not_eat_what_growth_brings() {
     for demand in [1.4, 2.0] {
-        let mut config = SimConfig::testbed(Service::Exponential(Nanos::from_micros(10)), 1.0);
+        let mut config = SimConfig::testbed(ServiceTime::Exponential(Nanos::from_micros(10)), 1.0);
         config.server.cores = 1;
         config.server.costs.receive = Nanos::from_micros(2);
         config.server.costs.send = Nanos(6_300);
@@ -59,7 +59,7 @@ fn work_is_not_waiting() {
     let registry = leeward_controllers::builtin();
     for name in ["breakwater", "auto"] {
         let algorithm = registry.find(name).unwrap();
-        let mut config = SimConfig::testbed(Service::Constant(Nanos(100)), 0.1);
+        let mut config = SimConfig::testbed(ServiceTime::Constant(Nanos(100)), 0.1);
         config.network.rtt = Nanos::ZERO;
         config.workload.clients = 100;
         // As `leeward run` derives it: ten times service and round trip.

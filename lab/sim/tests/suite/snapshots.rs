@@ -4,14 +4,14 @@
 
 use leeward_core::units::{Nanos, Rate};
 use leeward_sim::config::{Segment, SimConfig, Workload};
-use leeward_sim::{RunOutcome, service::Service, simulate};
+use leeward_sim::{RunOutcome, service_time::ServiceTime, simulate};
 use std::fmt::Write as _;
 
 /// Checks a situation: demand as (from ms, multiple of capacity).
 fn check(name: &str, demand: &[(u64, f64)], duration_ms: u64) {
     let mut table = format!("{name}: demand {demand:?} (ms, multiple of capacity)\n");
     for algorithm in leeward_controllers::builtin().algorithms() {
-        let testbed = SimConfig::testbed(Service::Exponential(Nanos::from_micros(10)), 1.0);
+        let testbed = SimConfig::testbed(ServiceTime::Exponential(Nanos::from_micros(10)), 1.0);
         let capacity = testbed.workload.demand[0].rate.0;
         let segment =
             |(from, ratio): &(u64, f64)| Segment { from: Nanos::from_millis(*from), rate: Rate(capacity * ratio) };

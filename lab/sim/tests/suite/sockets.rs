@@ -2,12 +2,12 @@
 
 use crate::common::{checker, scenario};
 use leeward_core::units::Nanos;
-use leeward_sim::config::{Costs, ServerModel, SimConfig, Sockets};
-use leeward_sim::service::Service;
+use leeward_sim::config::{Costs, ServerModel, SimConfig, SocketCosts};
+use leeward_sim::service_time::ServiceTime;
 use leeward_sim::{RunOutcome, simulate};
 
 const SCENARIOS: u64 = 150;
-const SOCKETS: Sockets = Sockets { receive: Nanos(300), send: Nanos(200), together: Nanos(5_000) };
+const SOCKETS: SocketCosts = SocketCosts { receive: Nanos(300), send: Nanos(200), batched_write: Nanos(5_000) };
 
 #[test]
 fn random_scenarios_behind_sockets_keep_their_books() {
@@ -16,16 +16,16 @@ fn random_scenarios_behind_sockets_keep_their_books() {
         let mut scenario = scenario::draw(seed, &registry);
         scenario.config.server.sockets = Some(SOCKETS);
         if let Err(violation) = checker::check(&scenario) {
-            panic!("{violation}\nseed {seed}: {}", scenario.words);
+            panic!("{violation}\nseed {seed}: {}", scenario.description);
         }
     }
 }
 
 /// A core without control under `demand` times its capacity.
-fn run(service: Nanos, demand: f64, clients: u32, sockets: Option<Sockets>) -> RunOutcome {
+fn run(service: Nanos, demand: f64, clients: u32, sockets: Option<SocketCosts>) -> RunOutcome {
     let costs = Costs { receive: Nanos(2_000), spawn: Nanos(100), send: Nanos(6_000), ..Costs::default() };
     let server = ServerModel { cores: 1, costs, sockets, ..ServerModel::default() };
-    let testbed = SimConfig::testbed(Service::Constant(service), 1.0);
+    let testbed = SimConfig::testbed(ServiceTime::Constant(service), 1.0);
     let mut config =
         SimConfig { warmup: Nanos::from_millis(400), duration: Nanos::from_millis(800), server, ..testbed };
     config.workload.clients = clients;

@@ -4,7 +4,7 @@
 use crate::common::{checker, scenario};
 use leeward_core::registry::Algorithm;
 use leeward_core::server::{
-    Admission, Arrival, Departure, Feedback, Opened, ServerHalves, Session, SessionSlot, Verdict,
+    Admission, Arrival, Departure, Feedback, Registration, ServerHalves, Session, SessionSlot, Verdict,
 };
 use leeward_core::units::{Credits, Time};
 
@@ -19,7 +19,7 @@ fn random_scenarios_keep_their_books() {
             panic!(
                 "{violation}\nscenario: {}\nreplay: LEEWARD_SWARM_SEED={seed} cargo test -p leeward-sim --test suite swarm \
                  random_scenarios_keep_their_books",
-                scenario.words
+                scenario.description
             );
         }
     }
@@ -35,13 +35,13 @@ fn seeds() -> Vec<u64> {
 }
 
 /// Breakwater whose every thousandth response takes a credit that the books never see: a leak like a lost update.
-struct Leaky {
+struct LeakyAdmission {
     inner: Box<dyn Admission>,
     replies: u64,
 }
 
-impl Admission for Leaky {
-    fn open(&mut self, session: &mut Session, event: &Opened) {
+impl Admission for LeakyAdmission {
+    fn open(&mut self, session: &mut Session, event: &Registration) {
         self.inner.open(session, event);
     }
     fn request(&mut self, session: &mut Session, event: &Arrival) -> Verdict {
@@ -72,7 +72,7 @@ fn the_canary_is_caught() {
         build_server: |params, environment| {
             let breakwater = leeward_controllers::builtin().find("breakwater").unwrap().clone();
             let halves = breakwater.server(params, environment)?;
-            let leaky = |inner| Box::new(Leaky { inner, replies: 0 }) as Box<dyn Admission>;
+            let leaky = |inner| Box::new(LeakyAdmission { inner, replies: 0 }) as Box<dyn Admission>;
             Ok(ServerHalves { cores: halves.cores.into_iter().map(leaky).collect(), control: halves.control })
         },
         ..breakwater

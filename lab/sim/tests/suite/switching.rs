@@ -1,12 +1,12 @@
 //! Tiers whose policy changes the setup all the time: nothing is lost, nothing waits for ever, and in the end every thread rests.
 
 use crate::common::tier::{draw, run};
-use leeward_core::params::Raw;
+use leeward_core::params::RawParam;
 use leeward_core::units::{Nanos, Rate};
 use leeward_sim::SimConfig;
 use leeward_sim::config::Segment;
 use leeward_sim::threads::model::PolicyModel;
-use leeward_threading::curves::{Curve, Curves, Knot};
+use leeward_threading::curves::{Curve, CurvePoint, Curves};
 use leeward_threading::registry;
 use leeward_workload::rng::{Purpose, Rng};
 use std::sync::Arc;
@@ -21,15 +21,15 @@ fn restless(rate: f64, seed: u64) -> Curves {
     let curve = |setup: &&str| {
         let knot = |load: &f64| {
             let us = 100.0 + 100.0 * rng.unit();
-            Knot { load: *load, p50_us: us, p99_us: us, p999_us: us, cpu: 1.0, samples: 2_000, spread: 0.01 }
+            CurvePoint { load: *load, p50_us: us, p99_us: us, p999_us: us, cpu: 1.0, samples: 2_000, spread: 0.01 }
         };
-        Curve { setup: setup.parse().unwrap(), knots: loads.iter().map(knot).collect(), sustains: rate * 4.0 }
+        Curve { setup: setup.parse().unwrap(), points: loads.iter().map(knot).collect(), max_load: rate * 4.0 }
     };
     Curves::new(SETUPS.iter().map(curve).collect()).unwrap()
 }
 
 /// A random tier under `policy`, whose clients fall silent before the end.
-fn config(seed: u64, policy: &str, params: &[(&str, Raw)]) -> SimConfig {
+fn config(seed: u64, policy: &str, params: &[(&str, RawParam)]) -> SimConfig {
     let mut config = draw(seed);
     let rate = config.workload.demand[0]
         .rate
@@ -53,7 +53,7 @@ fn config(seed: u64, policy: &str, params: &[(&str, Raw)]) -> SimConfig {
 fn a_restless_policy_loses_nothing() {
     let mut switches = 0;
     for seed in 1..=150 {
-        let params = [("window", Raw::Integer(2)), ("hold", Raw::Text("off".into()))];
+        let params = [("window", RawParam::Integer(2)), ("hold", RawParam::Text("off".into()))];
         let config = config(seed, "utune", &params);
         let report = run(&config);
         switches += report.threads.unwrap().switches;

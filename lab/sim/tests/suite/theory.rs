@@ -4,7 +4,7 @@
 use crate::common::queueing::{Queue, erlang_c, pollaczek_khinchine};
 use leeward_core::units::Nanos;
 use leeward_sim::config::{Application, LockKind, Path, Step};
-use leeward_sim::service::Service;
+use leeward_sim::service_time::ServiceTime;
 
 const MEAN: Nanos = Nanos::from_micros(10);
 
@@ -13,7 +13,7 @@ const MEAN: Nanos = Nanos::from_micros(10);
 const LOADS: [(f64, f64); 4] = [(0.5, 2e6), (0.8, 6e6), (0.9, 20e6), (0.95, 60e6)];
 
 /// Compares waiting times of `service` on `cores` with what `expected_us` says for a load.
-fn check(cores: u32, service: &Service, expected_us: impl Fn(f64) -> f64) {
+fn check(cores: u32, service: &ServiceTime, expected_us: impl Fn(f64) -> f64) {
     for (load, requests) in LOADS {
         let report = queue(cores, service, load, requests).run();
         let measured_us = report.waiting.unwrap().mean_ns / 1e3;
@@ -28,7 +28,7 @@ fn check(cores: u32, service: &Service, expected_us: impl Fn(f64) -> f64) {
 }
 
 /// Without locks.
-fn queue(cores: u32, service: &Service, load: f64, requests: f64) -> Queue {
+fn queue(cores: u32, service: &ServiceTime, load: f64, requests: f64) -> Queue {
     let (application, kind) = (Application::default(), LockKind::Mutex);
     Queue { cores, service: service.clone(), load, requests, seed: 1, application, kind }
 }
@@ -38,7 +38,7 @@ fn queue(cores: u32, service: &Service, load: f64, requests: f64) -> Queue {
 fn a_lone_mutex_is_m_g_1() {
     let whole = Application::one_lock(1.0, 1.0);
     for (service, scv) in
-        [(Service::Exponential(MEAN), 1.0), (Service::Constant(MEAN), 0.0), (Service::Bimodal(MEAN), 2.25)]
+        [(ServiceTime::Exponential(MEAN), 1.0), (ServiceTime::Constant(MEAN), 0.0), (ServiceTime::Bimodal(MEAN), 2.25)]
     {
         for (load, requests) in &LOADS[..2] {
             let queue = Queue { application: whole.clone(), ..queue(3, &service, *load, *requests) };
@@ -54,7 +54,7 @@ fn a_mutex_behind_work_is_m_m_1() {
     for (load, requests) in &LOADS[..2] {
         let queue = Queue {
             application: application.clone(),
-            ..queue(64, &Service::Exponential(MEAN), *load * 2.0, *requests)
+            ..queue(64, &ServiceTime::Exponential(MEAN), *load * 2.0, *requests)
         };
         check_lock(&queue, pollaczek_khinchine(*load, 5.0, 1.0));
     }
@@ -68,7 +68,7 @@ fn a_lone_spinlock_is_m_m_1() {
         let queue = Queue {
             application: whole.clone(),
             kind: LockKind::Spinlock,
-            ..queue(64, &Service::Exponential(MEAN), *load, *requests)
+            ..queue(64, &ServiceTime::Exponential(MEAN), *load, *requests)
         };
         check_lock(&queue, pollaczek_khinchine(*load, 10.0, 1.0));
     }
@@ -86,29 +86,29 @@ fn check_lock(queue: &Queue, expected_us: f64) {
         error * 100.0
     );
     assert!(error.abs() < 0.015, "off by {:.2} %", error * 100.0);
-    assert_eq!(lock.refused, 0);
+    assert_eq!(lock.rejected, 0);
 }
 
 #[test]
 fn m_m_1() {
-    check(1, &Service::Exponential(MEAN), |load| pollaczek_khinchine(load, 10.0, 1.0));
+    check(1, &ServiceTime::Exponential(MEAN), |load| pollaczek_khinchine(load, 10.0, 1.0));
 }
 
 #[test]
 fn m_d_1() {
-    check(1, &Service::Constant(MEAN), |load| pollaczek_khinchine(load, 10.0, 0.0));
+    check(1, &ServiceTime::Constant(MEAN), |load| pollaczek_khinchine(load, 10.0, 0.0));
 }
 
 #[test]
 fn m_g_1() {
     // 20 % take 4 times the mean, 80 % a quarter: E[S²] = 0.2·16 + 0.8/16 = 3.25, so the squared variation is 2.25.
-    check(1, &Service::Bimodal(MEAN), |load| pollaczek_khinchine(load, 10.0, 2.25));
+    check(1, &ServiceTime::Bimodal(MEAN), |load| pollaczek_khinchine(load, 10.0, 2.25));
 }
 
 #[test]
 fn m_m_c() {
     for cores in [4, 10] {
-        check(cores, &Service::Exponential(MEAN), |load| {
+        check(cores, &ServiceTime::Exponential(MEAN), |load| {
             let offered = load * f64::from(cores);
             erlang_c(cores, offered) * 10.0 / (f64::from(cores) - offered)
         });
@@ -120,7 +120,7 @@ fn m_m_c() {
 fn a_disk_is_m_g_1() {
     let steps = vec![Step::Acquire(0), Step::Wait(1.0), Step::Release(0)];
     let disk = Application { locks: vec!["disk".into()], paths: vec![Path { share: 1.0, steps }] };
-    for (service, scv) in [(Service::Exponential(MEAN), 1.0), (Service::Constant(MEAN), 0.0)] {
+    for (service, scv) in [(ServiceTime::Exponential(MEAN), 1.0), (ServiceTime::Constant(MEAN), 0.0)] {
         for (load, requests) in &LOADS[..2] {
             let queue = Queue { application: disk.clone(), ..queue(1, &service, *load, *requests) };
             check_lock(&queue, pollaczek_khinchine(*load, 10.0, scv));

@@ -5,7 +5,7 @@ use crate::common::tier::{config, draw, free, run};
 use leeward_core::units::{Nanos, Time};
 use leeward_outcome::Distribution;
 use leeward_sim::config::{Arrivals, SimConfig};
-use leeward_sim::service::Service;
+use leeward_sim::service_time::ServiceTime;
 use leeward_sim::threads::model::Gather;
 use leeward_sim::threads::presets::preset;
 use leeward_workload::ArrivalStream;
@@ -37,10 +37,10 @@ fn queue(config: &SimConfig, servers: usize) -> leeward_outcome::Percentiles {
 fn a_sync_in_line_tier_is_a_queue_with_as_many_servers_as_threads() {
     for wait in ["B", "P"] {
         for (threads, load) in [(1, 0.7), (2, 0.8), (8, 0.9)] {
-            let mut tier = free(&format!("SI{wait}{threads}"), Service::Exponential(Nanos::from_micros(500)));
+            let mut tier = free(&format!("SI{wait}{threads}"), ServiceTime::Exponential(Nanos::from_micros(500)));
             tier.resume = Nanos::from_micros(20);
             let rate = load * f64::from(threads) / 550e-6;
-            let begin = Service::Constant(Nanos::from_micros(30));
+            let begin = ServiceTime::Constant(Nanos::from_micros(30));
             let config = config(tier, begin, Arrivals::Poisson, rate, 50_000.0, 3);
             let (told, expected) = (run(&config).latency, queue(&config, threads as usize));
             assert_eq!(told, expected, "SI{wait}{threads}");
@@ -51,8 +51,8 @@ fn a_sync_in_line_tier_is_a_queue_with_as_many_servers_as_threads() {
 #[test]
 fn a_sync_dispatched_tier_is_a_queue_with_as_many_servers_as_workers() {
     for wait in ["B", "P"] {
-        let tier = free(&format!("SD{wait}1-4"), Service::Exponential(Nanos::from_micros(500)));
-        let begin = Service::Constant(Nanos::from_micros(50));
+        let tier = free(&format!("SD{wait}1-4"), ServiceTime::Exponential(Nanos::from_micros(500)));
+        let begin = ServiceTime::Constant(Nanos::from_micros(50));
         let config = config(tier, begin, Arrivals::Poisson, 0.85 * 4.0 / 550e-6, 50_000.0, 5);
         assert_eq!(run(&config).latency, queue(&config, 4), "SD{wait}1-4");
     }
@@ -60,8 +60,8 @@ fn a_sync_dispatched_tier_is_a_queue_with_as_many_servers_as_workers() {
 
 #[test]
 fn waiting_is_erlangs() {
-    let tier = free("SIB4", Service::Constant(Nanos(0)));
-    let begin = Service::Exponential(Nanos::from_micros(100));
+    let tier = free("SIB4", ServiceTime::Constant(Nanos(0)));
+    let begin = ServiceTime::Exponential(Nanos::from_micros(100));
     let report = run(&config(tier, begin, Arrivals::Poisson, 0.8 * 4.0 / 100e-6, 400_000.0, 11));
     let wait_us = report.waiting.unwrap().mean_ns / 1e3;
     let expected = erlang_c(4, 3.2) * 100.0 / (4.0 - 3.2);
@@ -71,8 +71,8 @@ fn waiting_is_erlangs() {
 #[test]
 fn an_async_in_line_tier_waits_for_the_cpu_alone() {
     for setup in ["AIB1-0-1", "AIP1-0-1"] {
-        let tier = free(setup, Service::Constant(Nanos::from_millis(2)));
-        let begin = Service::Exponential(Nanos::from_micros(100));
+        let tier = free(setup, ServiceTime::Constant(Nanos::from_millis(2)));
+        let begin = ServiceTime::Exponential(Nanos::from_micros(100));
         let report = run(&config(tier, begin, Arrivals::Poisson, 7_000.0, 400_000.0, 7));
         let wait_us = report.waiting.unwrap().mean_ns / 1e3;
         let expected = pollaczek_khinchine(0.7, 100.0, 1.0);
@@ -84,10 +84,10 @@ fn an_async_in_line_tier_waits_for_the_cpu_alone() {
 
 #[test]
 fn leaves_on_one_cpu_are_one_queue_for_all_calls() {
-    let mut tier = free("AIP1-0-1", Service::Constant(Nanos::from_micros(50)));
+    let mut tier = free("AIP1-0-1", ServiceTime::Constant(Nanos::from_micros(50)));
     (tier.leaves.count, tier.leaves.host_call) = (4, Nanos::from_micros(25));
     assert!((tier.capacity(Nanos::ZERO).0 / 10_000.0 - 1.0).abs() < 0.01, "{:?}", tier.capacity(Nanos::ZERO));
-    let report = run(&config(tier, Service::Constant(Nanos(0)), Arrivals::Poisson, 7_000.0, 400_000.0, 7));
+    let report = run(&config(tier, ServiceTime::Constant(Nanos(0)), Arrivals::Poisson, 7_000.0, 400_000.0, 7));
     // The four calls of a request are one customer of that queue, and the last of them is what the request waits for.
     let expected = pollaczek_khinchine(0.7, 100.0, 0.0) + 100.0 + 50.0;
     let mean_us = report.latency.mean_ns / 1e3;
@@ -96,7 +96,7 @@ fn leaves_on_one_cpu_are_one_queue_for_all_calls() {
 
 /// The 99th percentiles of a thread that is held 0.55 ms (sigma 0.1) per request, without other costs: what a queue simulation outside
 /// of this repository gave, in ms.
-const HELD: &[(&str, Arrivals, f64, f64)] = &[
+const HOLD_TIME_P99: &[(&str, Arrivals, f64, f64)] = &[
     ("SIP1", Arrivals::Constant, 64.0, 0.69),
     ("SIP1", Arrivals::Constant, 512.0, 0.69),
     ("SIP1", Arrivals::Constant, 1_500.0, 0.70),
@@ -117,9 +117,9 @@ const HELD: &[(&str, Arrivals, f64, f64)] = &[
 
 #[test]
 fn poisson_arrivals_queue_where_constant_ones_do_not() {
-    for (setup, arrivals, rate, expected) in HELD {
-        let leaf = Service::Lognormal { mean: Nanos::from_micros(550), sigma: 0.1 };
-        let config = config(free(setup, leaf), Service::Constant(Nanos(0)), *arrivals, *rate, 60_000.0, 1);
+    for (setup, arrivals, rate, expected) in HOLD_TIME_P99 {
+        let leaf = ServiceTime::Lognormal { mean: Nanos::from_micros(550), sigma: 0.1 };
+        let config = config(free(setup, leaf), ServiceTime::Constant(Nanos(0)), *arrivals, *rate, 60_000.0, 1);
         let p99_ms = run(&config).latency.p99.as_micros_f64() / 1e3;
         assert!((p99_ms / expected - 1.0).abs() < 0.10, "{setup} at {rate}/s, {arrivals:?}: {p99_ms} ms, {expected}");
     }
@@ -130,12 +130,12 @@ fn pollers_share_their_cpus_with_those_they_wake() {
     // Three pollers on two CPUs, and a sleeping thread per request: whoever is woken gets a CPU within a slice or so per wake-up, even if
     // nothing else happens for long.
     for (threads, cpus) in [(1, 1), (2, 1), (3, 2), (50, 36)] {
-        let mut tier = free(&format!("SIP{threads}"), Service::Constant(Nanos::from_micros(300)));
+        let mut tier = free(&format!("SIP{threads}"), ServiceTime::Constant(Nanos::from_micros(300)));
         tier.cpus = cpus;
         tier.gather = Gather::ForkJoin;
         tier.costs = preset("grpc").unwrap();
         let most = tier.costs.slice.as_secs_f64() * 4.0 * (1.0 + f64::from(threads) / f64::from(cpus));
-        let config = config(tier, Service::Constant(Nanos(1_000)), Arrivals::Constant, 20.0, 400.0, 2);
+        let config = config(tier, ServiceTime::Constant(Nanos(1_000)), Arrivals::Constant, 20.0, 400.0, 2);
         let max = run(&config).latency.max.as_secs_f64();
         assert!(max < most, "{threads} pollers on {cpus} CPUs: {max} s, {most} s would be explained by slices");
     }

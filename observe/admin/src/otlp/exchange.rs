@@ -1,6 +1,6 @@
 //! A single export: connect, send, read the answer, all before a limit. Never here: when, and how often.
 
-use super::receiver::Receiver;
+use super::endpoint::OtlpEndpoint;
 use leeward_http1::{Content, NO_FIELDS, response};
 use serde_json::Value;
 use std::fmt::{self, Display, Formatter};
@@ -9,24 +9,24 @@ use std::net::{TcpStream, ToSocketAddrs};
 use std::time::{Duration, Instant};
 
 /// Longest answer that is read, in bytes. Whatever is behind says nothing that is needed.
-const LONGEST: usize = 64 << 10;
+const RESPONSE_MAX: usize = 64 << 10;
 /// Addresses of one name that are tried.
-const ADDRESSES: usize = 8;
+const ADDRESSES_MAX: usize = 8;
 /// Longest words of a receiver that are told, in characters.
-const WORDS: usize = 200;
+const MESSAGE_MAX: usize = 200;
 
 /// An export that was taken.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Taken {
+pub(super) struct ExportReply {
     /// Points that were not, nevertheless.
     pub(super) rejected: u64,
     /// The receiver's words about them.
-    pub(super) words: String,
+    pub(super) message: String,
 }
 
 /// An export that was not taken.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Failed {
+pub(super) enum ExportError {
     /// Nothing was sent.
     Unreachable(String),
     /// No answer, or none in HTTP.
@@ -34,41 +34,41 @@ pub(super) enum Failed {
     /// Answered otherwise.
     Refused {
         status: u16,
-        words: String,
+        message: String,
         /// Time that the receiver asks for.
-        rest: Option<Duration>,
+        retry_after: Option<Duration>,
     },
 }
 
-impl Failed {
+impl ExportError {
     /// The rest that the receiver asks for.
-    pub(super) fn rest(&self) -> Option<Duration> {
-        if let Failed::Refused { rest, .. } = self { *rest } else { None }
+    pub(super) fn retry_after(&self) -> Option<Duration> {
+        if let ExportError::Refused { retry_after: rest, .. } = self { *rest } else { None }
     }
 
     /// Failures of one kind are told once.
     pub(super) fn kind(&self) -> String {
         match self {
-            Failed::Unreachable(_) => "unreachable".into(),
-            Failed::Unanswered(_) => "unanswered".into(),
-            Failed::Refused { status, .. } => status.to_string(),
+            ExportError::Unreachable(_) => "unreachable".into(),
+            ExportError::Unanswered(_) => "unanswered".into(),
+            ExportError::Refused { status, .. } => status.to_string(),
         }
     }
 }
 
-impl Display for Failed {
+impl Display for ExportError {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         match self {
-            Failed::Unreachable(why) => write!(f, "can't be reached: {why}"),
-            Failed::Unanswered(why) => write!(f, "no answer: {why}"),
-            Failed::Refused { status, words, .. } if words.is_empty() => write!(f, "answers {status}"),
-            Failed::Refused { status, words, .. } => write!(f, "answers {status}: {words}"),
+            ExportError::Unreachable(why) => write!(f, "can't be reached: {why}"),
+            ExportError::Unanswered(why) => write!(f, "no answer: {why}"),
+            ExportError::Refused { status, message: words, .. } if words.is_empty() => write!(f, "answers {status}"),
+            ExportError::Refused { status, message: words, .. } => write!(f, "answers {status}: {words}"),
         }
     }
 }
 
 /// Sends `body`, and reads what the receiver says to it before `limit`.
-pub(super) fn post(receiver: &Receiver, body: &str, limit: Instant) -> Result<Taken, Failed> {
+pub(super) fn post(receiver: &OtlpEndpoint, body: &str, limit: Instant) -> Result<ExportReply, ExportError> {
     let mut stream = connect(receiver, limit)?;
     let head = format!(
         "POST {} HTTP/1.1\r\nhost: {}\r\nuser-agent: Leeward-OTLP-Exporter/{}\r\ncontent-type: application/json\r\n\
@@ -83,32 +83,34 @@ pub(super) fn post(receiver: &Receiver, body: &str, limit: Instant) -> Result<Ta
     let heard = read(&mut stream, limit);
     match (parse(&heard), sent) {
         (Some(answer), _) => answer,
-        (None, Err(error)) => Err(Failed::Unanswered(words_of(&error))),
-        (None, Ok(())) if heard.is_empty() && left(limit).is_err() => Err(Failed::Unanswered("time is up".into())),
-        (None, Ok(())) if heard.is_empty() => Err(Failed::Unanswered("the connection ended".into())),
-        (None, Ok(())) => Err(Failed::Unanswered("it does not speak HTTP".into())),
+        (None, Err(error)) => Err(ExportError::Unanswered(error_message(&error))),
+        (None, Ok(())) if heard.is_empty() && time_left(limit).is_err() => {
+            Err(ExportError::Unanswered("time is up".into()))
+        }
+        (None, Ok(())) if heard.is_empty() => Err(ExportError::Unanswered("the connection ended".into())),
+        (None, Ok(())) => Err(ExportError::Unanswered("it does not speak HTTP".into())),
     }
 }
 
-fn left(limit: Instant) -> std::io::Result<Duration> {
+fn time_left(limit: Instant) -> std::io::Result<Duration> {
     let left = limit.saturating_duration_since(Instant::now());
     if left.is_zero() { Err(ErrorKind::TimedOut.into()) } else { Ok(left) }
 }
 
-fn words_of(error: &std::io::Error) -> String {
+fn error_message(error: &std::io::Error) -> String {
     match error.kind() {
         ErrorKind::TimedOut | ErrorKind::WouldBlock => "time is up".into(),
         _ => error.to_string(),
     }
 }
 
-fn connect(receiver: &Receiver, limit: Instant) -> Result<TcpStream, Failed> {
-    let unreachable = |error: std::io::Error| Failed::Unreachable(words_of(&error));
+fn connect(receiver: &OtlpEndpoint, limit: Instant) -> Result<TcpStream, ExportError> {
+    let unreachable = |error: std::io::Error| ExportError::Unreachable(error_message(&error));
     let mut last = ErrorKind::AddrNotAvailable.into();
-    let found: Vec<_> = receiver.place().to_socket_addrs().map_err(unreachable)?.take(ADDRESSES).collect();
+    let found: Vec<_> = receiver.host_port().to_socket_addrs().map_err(unreachable)?.take(ADDRESSES_MAX).collect();
     for (tried, address) in found.iter().enumerate() {
         // One that swallows what is sent leaves time to the others.
-        let part = left(limit).map_err(unreachable)? / (found.len() - tried) as u32;
+        let part = time_left(limit).map_err(unreachable)? / (found.len() - tried) as u32;
         match TcpStream::connect_timeout(address, part.max(Duration::from_millis(1))) {
             Ok(stream) => return Ok(stream),
             Err(error) => last = error,
@@ -119,7 +121,7 @@ fn connect(receiver: &Receiver, limit: Instant) -> Result<TcpStream, Failed> {
 
 fn send(stream: &mut TcpStream, mut bytes: &[u8], limit: Instant) -> std::io::Result<()> {
     while !bytes.is_empty() {
-        stream.set_write_timeout(Some(left(limit)?))?;
+        stream.set_write_timeout(Some(time_left(limit)?))?;
         match stream.write(bytes) {
             Ok(0) => return Err(ErrorKind::WriteZero.into()),
             Ok(count) => bytes = bytes.get(count..).unwrap_or_default(),
@@ -133,8 +135,8 @@ fn send(stream: &mut TcpStream, mut bytes: &[u8], limit: Instant) -> std::io::Re
 /// Reads until the answer is whole, too long, or late.
 fn read(stream: &mut TcpStream, limit: Instant) -> Vec<u8> {
     let (mut heard, mut piece) = (Vec::new(), [0; 4096]);
-    while heard.len() < LONGEST && !is_whole(&heard) {
-        let Ok(left) = left(limit) else { break };
+    while heard.len() < RESPONSE_MAX && !is_whole(&heard) {
+        let Ok(left) = time_left(limit) else { break };
         if stream.set_read_timeout(Some(left)).is_err() {
             break;
         }
@@ -159,7 +161,7 @@ fn is_whole(heard: &[u8]) -> bool {
     }
 }
 
-fn parse(heard: &[u8]) -> Option<Result<Taken, Failed>> {
+fn parse(heard: &[u8]) -> Option<Result<ExportReply, ExportError>> {
     let mut fields = NO_FIELDS;
     let answer = response(heard, &mut fields).ok()??;
     let (status, Content { bytes, is_whole }) = (answer.status, answer.content());
@@ -169,23 +171,26 @@ fn parse(heard: &[u8]) -> Option<Result<Taken, Failed>> {
         let words = told["message"].as_str().map_or_else(|| String::from_utf8_lossy(&bytes).into_owned(), Into::into);
         // Seconds; a date is none.
         let rest = answer.value("retry-after").and_then(|value| value.parse().ok()).map(Duration::from_secs);
-        return Some(Err(Failed::Refused { status, words: plain(&words), rest }));
+        return Some(Err(ExportError::Refused { status, message: sanitize(&words), retry_after: rest }));
     }
     // What was not taken stands in the part that is missing, unless the answer is longer than
     // anybody needs.
-    if is_whole == Some(false) && heard.len() < LONGEST {
-        return Some(Err(Failed::Unanswered("it ended within its answer".into())));
+    if is_whole == Some(false) && heard.len() < RESPONSE_MAX {
+        return Some(Err(ExportError::Unanswered("it ended within its answer".into())));
     }
     let partial = &told["partialSuccess"];
     let rejected = &partial["rejectedDataPoints"];
     let rejected = rejected.as_u64().or_else(|| rejected.as_str()?.parse().ok()).unwrap_or(0);
-    Some(Ok(Taken { rejected, words: plain(partial["errorMessage"].as_str().unwrap_or("it does not say why")) }))
+    Some(Ok(ExportReply {
+        rejected,
+        message: sanitize(partial["errorMessage"].as_str().unwrap_or("it does not say why")),
+    }))
 }
 
 /// A line that can be printed.
-fn plain(words: &str) -> String {
+fn sanitize(words: &str) -> String {
     let line = words.trim().chars().map(|letter| if letter.is_control() { ' ' } else { letter });
-    line.take(WORDS).collect()
+    line.take(MESSAGE_MAX).collect()
 }
 
 #[cfg(test)]
@@ -195,11 +200,15 @@ mod tests {
 
     #[test]
     fn answers_are_told_apart() {
-        let taken = |rejected, words: &str| Some(Ok(Taken { rejected, words: words.into() }));
+        let taken = |rejected, words: &str| Some(Ok(ExportReply { rejected, message: words.into() }));
         let refused = |status, words: &str, rest: Option<u64>| {
-            Some(Err(Failed::Refused { status, words: words.into(), rest: rest.map(Duration::from_secs) }))
+            Some(Err(ExportError::Refused {
+                status,
+                message: words.into(),
+                retry_after: rest.map(Duration::from_secs),
+            }))
         };
-        let cut = || Some(Err(Failed::Unanswered("it ended within its answer".into())));
+        let cut = || Some(Err(ExportError::Unanswered("it ended within its answer".into())));
         for (answer, meaning) in [
             ("HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n{}", taken(0, "it does not say why")),
             (

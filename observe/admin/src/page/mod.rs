@@ -1,6 +1,6 @@
 //! The dashboard: one page, put together from its parts, which asks nobody but the ports that it is told of. Never here: numbers.
 
-use crate::guard;
+use crate::access;
 use crate::request::Request;
 use crate::response::Response;
 use std::sync::OnceLock;
@@ -19,7 +19,7 @@ fn page() -> &'static str {
 
 /// The page for a request. It may ask this port, and other ports of the same machine.
 pub(crate) fn response(request: &Request) -> Response {
-    let others = match guard::host_name(request) {
+    let others = match access::valid_host(request) {
         Some(name) => {
             let hosts = [name, "127.0.0.1", "localhost"];
             hosts.iter().map(|host| format!(" http://{host}:* https://{host}:*")).collect()

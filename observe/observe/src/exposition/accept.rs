@@ -12,7 +12,7 @@ pub enum Format {
 
 impl Format {
     /// The format that an `Accept` header asks for; Prometheus's own where it asks for neither.
-    pub fn accepted(accept: &str) -> Self {
+    pub fn from_accept(accept: &str) -> Self {
         let weight = |kind: &str| {
             let wanted = accept.split(',').filter(|range| {
                 let name = range.split(';').next().unwrap_or_default().trim();
@@ -60,14 +60,14 @@ mod tests {
             ("Application/OpenMetrics-Text; q=0", Format::Prometheus),
             ("application/openmetrics-text;q=NaN", Format::Prometheus),
         ] {
-            assert_eq!(Format::accepted(accept), format, "{accept}");
+            assert_eq!(Format::from_accept(accept), format, "{accept}");
         }
     }
 
     proptest! {
         #[test]
         fn any_header_has_a_format(accept in ".{0,200}") {
-            let _ = Format::accepted(&accept);
+            let _ = Format::from_accept(&accept);
         }
     }
 }

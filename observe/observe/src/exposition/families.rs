@@ -1,22 +1,22 @@
 //! The metrics, their names, units and labels (docs/admin.md has the table). Never here: how lines look.
 
-use super::process::Process;
-use super::sink::{Kind, Label, Sink};
-use crate::exemplar::{of_refusal, of_wait};
-use crate::snapshot::{Answers, Snapshot, TenantAccount, Tls};
+use super::process::ProcessMetrics;
+use super::sink::{Label, MetricKind, Sink};
+use crate::exemplar::{rejection_exemplar, wait_exemplar};
+use crate::snapshot::{RouteAnswers, Snapshot, TenantUsage, TlsCounts};
 use crate::waits::{BOUNDS, WaitCounts, bound};
 
 /// Locks' buckets from 2^10 ns, about a microsecond, to 2^34 ns, about 17 s; the others are empty or all.
 const LOCK_BUCKETS: std::ops::Range<usize> = 10..35;
 
 /// All metrics of these servers and of their process: each family once, with a sample per server.
-pub(super) fn all(of: &[Snapshot], process: &Process, text: &mut dyn Sink) {
+pub(super) fn write_all(of: &[Snapshot], process: &ProcessMetrics, text: &mut dyn Sink) {
     build_info(text);
     decisions(of, text);
     requests(of, text);
     controller(of, text);
     delays(of, text);
-    work(of, text);
+    costs(of, text);
     locks(of, text);
     tls(of, process, text);
     exports(process, text);
@@ -27,15 +27,15 @@ fn seconds(ns: u64) -> f64 {
 }
 
 fn build_info(text: &mut dyn Sink) {
-    text.head("leeward_build_info", Kind::Gauge, "Version of Leeward.");
+    text.begin_family("leeward_build_info", MetricKind::Gauge, "Version of Leeward.");
     text.gauge("leeward_build_info", &[("version", env!("CARGO_PKG_VERSION"))], 1.0);
 }
 
 fn decisions(of: &[Snapshot], text: &mut dyn Sink) {
     const NAME: &str = "leeward_admission_decisions";
-    text.head(
+    text.begin_family(
         NAME,
-        Kind::Counter,
+        MetricKind::Counter,
         "Requests admitted on arrival, and requests refused on arrival or later, by reason.",
     );
     for snapshot in of {
@@ -52,15 +52,15 @@ fn decisions(of: &[Snapshot], text: &mut dyn Sink) {
             let mut labels: Vec<Label<'_>> = vec![port, ("decision", "refused"), ("reason", refused.reason)];
             labels.extend(class.as_deref().map(|class| ("class", class)));
             labels.push(mode);
-            let example = of_refusal(&snapshot.exemplars, refused.reason, refused.class);
-            text.counter_with(NAME, &labels, refused.count as f64, example);
+            let example = rejection_exemplar(&snapshot.exemplars, refused.reason, refused.class);
+            text.counter_with_exemplar(NAME, &labels, refused.count as f64, example);
         }
     }
 }
 
 /// A family with a counter for each server.
 fn counter(of: &[Snapshot], text: &mut dyn Sink, name: &'static str, help: &str, value: impl Fn(&Snapshot) -> u64) {
-    text.head(name, Kind::Counter, help);
+    text.begin_family(name, MetricKind::Counter, help);
     for snapshot in of {
         text.counter(name, &[("port", &snapshot.port)], value(snapshot) as f64);
     }
@@ -75,7 +75,7 @@ fn gauge(
     value: impl Fn(&Snapshot) -> Option<f64>,
 ) {
     if of.iter().any(|snapshot| value(snapshot).is_some()) {
-        text.head(name, Kind::Gauge, help);
+        text.begin_family(name, MetricKind::Gauge, help);
     }
     for snapshot in of {
         if let Some(value) = value(snapshot) {
@@ -101,7 +101,7 @@ fn requests(of: &[Snapshot], text: &mut dyn Sink) {
     let help = "Threads that execute requests.";
     gauge(of, text, "leeward_cores", help, |of| Some(of.cores as f64));
     const IDLE: &str = "leeward_core_idle_seconds";
-    text.head(IDLE, Kind::Counter, "Time in which those threads had nothing to do, all together.");
+    text.begin_family(IDLE, MetricKind::Counter, "Time in which those threads had nothing to do, all together.");
     for snapshot in of {
         text.counter(IDLE, &[("port", &snapshot.port)], seconds(snapshot.idle_ns));
     }
@@ -110,9 +110,9 @@ fn requests(of: &[Snapshot], text: &mut dyn Sink) {
 /// Latencies of results, in the bounds that waits have.
 fn latencies(of: &[Snapshot], text: &mut dyn Sink) {
     const NAME: &str = "leeward_request_latency_seconds";
-    text.head(NAME, Kind::Histogram, "Latencies of results, as far as the server sees them.");
+    text.begin_family(NAME, MetricKind::Histogram, "Latencies of results, as far as the server sees them.");
     for snapshot in of {
-        let latencies = snapshot.latencies.coarse();
+        let latencies = snapshot.latencies.to_wait_counts();
         let (mut within, over) = buckets(&latencies);
         text.histogram(NAME, &[("port", &snapshot.port)], &mut within, over, seconds(latencies.sum_ns));
     }
@@ -125,9 +125,9 @@ fn answers(
     name: &'static str,
     help: &str,
     whole: impl Fn(&Snapshot) -> u64,
-    part: impl Fn(&Answers) -> u64,
+    part: impl Fn(&RouteAnswers) -> u64,
 ) {
-    text.head(name, Kind::Counter, help);
+    text.begin_family(name, MetricKind::Counter, help);
     for snapshot in of {
         let port = ("port", snapshot.port.as_str());
         if snapshot.answers.is_empty() {
@@ -145,7 +145,7 @@ fn answers(
 
 fn in_flight(of: &[Snapshot], text: &mut dyn Sink) {
     const NAME: &str = "leeward_requests_in_flight";
-    text.head(NAME, Kind::Gauge, "Requests admitted and not ended.");
+    text.begin_family(NAME, MetricKind::Gauge, "Requests admitted and not ended.");
     for snapshot in of {
         let port = ("port", snapshot.port.as_str());
         if snapshot.in_flight_by_class.is_empty() {
@@ -164,10 +164,10 @@ fn buckets(waits: &WaitCounts) -> (impl Iterator<Item = (f64, u64)> + '_, u64) {
 }
 
 /// Work by route, and by tenant.
-fn work(of: &[Snapshot], text: &mut dyn Sink) {
+fn costs(of: &[Snapshot], text: &mut dyn Sink) {
     const COST: &str = "leeward_request_cost_seconds";
     if of.iter().any(|snapshot| !snapshot.costs.is_empty()) {
-        text.head(COST, Kind::Histogram, "Time that requests have occupied a worker, by route.");
+        text.begin_family(COST, MetricKind::Histogram, "Time that requests have occupied a worker, by route.");
     }
     for snapshot in of {
         for cost in &snapshot.costs {
@@ -177,20 +177,14 @@ fn work(of: &[Snapshot], text: &mut dyn Sink) {
         }
     }
     let help = "Estimated time of requests that were admitted, by tenant: the 20 greatest and the others.";
-    tenants(of, text, "leeward_tenant_admitted_seconds", help, |of| of.account.admitted_ns);
+    tenants(of, text, "leeward_tenant_admitted_seconds", help, |of| of.usage.admitted_ns);
     let help = "Estimated time of requests that were refused, by tenant: the 20 greatest and the others.";
-    tenants(of, text, "leeward_tenant_refused_seconds", help, |of| of.account.refused_ns);
+    tenants(of, text, "leeward_tenant_refused_seconds", help, |of| of.usage.refused_ns);
 }
 
-fn tenants(
-    of: &[Snapshot],
-    text: &mut dyn Sink,
-    name: &'static str,
-    help: &str,
-    value: impl Fn(&TenantAccount) -> u64,
-) {
+fn tenants(of: &[Snapshot], text: &mut dyn Sink, name: &'static str, help: &str, value: impl Fn(&TenantUsage) -> u64) {
     if of.iter().any(|snapshot| !snapshot.tenants.is_empty()) {
-        text.head(name, Kind::Counter, help);
+        text.begin_family(name, MetricKind::Counter, help);
     }
     for snapshot in of {
         for tenant in &snapshot.tenants {
@@ -219,7 +213,7 @@ fn delays(of: &[Snapshot], text: &mut dyn Sink) {
     gauge(of, text, "leeward_queue_standing_delay_seconds", help, |of| Some(seconds(of.standing_ns)));
     const NAME: &str = "leeward_queue_delay_seconds";
     if of.iter().any(|snapshot| !snapshot.waits.is_empty()) {
-        text.head(NAME, Kind::Histogram, "Waits of requests, by where they waited.");
+        text.begin_family(NAME, MetricKind::Histogram, "Waits of requests, by where they waited.");
     }
     for snapshot in of {
         for stage in &snapshot.waits {
@@ -229,10 +223,10 @@ fn delays(of: &[Snapshot], text: &mut dyn Sink) {
             let example = |place: usize| {
                 let above = place.checked_sub(1).map_or(0, bound);
                 let most = if place < BOUNDS { bound(place) } else { u64::MAX };
-                of_wait(&snapshot.exemplars, stage.stage, above, most)
+                wait_exemplar(&snapshot.exemplars, stage.stage, above, most)
             };
             let examples: Vec<_> = (0..=BOUNDS).map(example).collect();
-            text.histogram_with(NAME, &labels, &mut within, over, seconds(waits.sum_ns), &examples);
+            text.histogram_with_exemplars(NAME, &labels, &mut within, over, seconds(waits.sum_ns), &examples);
         }
     }
 }
@@ -249,7 +243,7 @@ fn locks(of: &[Snapshot], text: &mut dyn Sink) {
         return;
     }
     const WAIT: &str = "leeward_lock_wait_seconds";
-    text.head(WAIT, Kind::Histogram, "Waits for locks, of those that waited.");
+    text.begin_family(WAIT, MetricKind::Histogram, "Waits for locks, of those that waited.");
     for lock in &told {
         let shown = |place: &usize| LOCK_BUCKETS.contains(place);
         let below: u64 = lock.waits.iter().take(LOCK_BUCKETS.start).sum();
@@ -262,38 +256,46 @@ fn locks(of: &[Snapshot], text: &mut dyn Sink) {
         text.histogram(WAIT, &[("lock", &lock.name), ("kind", lock.kind)], &mut buckets, over, seconds(lock.waited_ns));
     }
     const REFUSALS: &str = "leeward_lock_refusals";
-    text.head(REFUSALS, Kind::Counter, "Requests that a lock refused, for their budget would not have lasted.");
+    text.begin_family(
+        REFUSALS,
+        MetricKind::Counter,
+        "Requests that a lock refused, for their budget would not have lasted.",
+    );
     for lock in &told {
         text.counter(REFUSALS, &[("lock", &lock.name), ("kind", lock.kind)], lock.refused as f64);
     }
 }
 
 /// Handshakes of the ports that speak TLS.
-fn tls(of: &[Snapshot], process: &Process, text: &mut dyn Sink) {
+fn tls(of: &[Snapshot], process: &ProcessMetrics, text: &mut dyn Sink) {
     let servers = of.iter().filter_map(|snapshot| Some((snapshot.port.as_str(), snapshot.tls.as_ref()?)));
-    let told: Vec<(&str, &Tls)> = servers.chain(process.admin_tls.as_ref().map(|tls| ("admin", tls))).collect();
+    let told: Vec<(&str, &TlsCounts)> = servers.chain(process.admin_tls.as_ref().map(|tls| ("admin", tls))).collect();
     if told.is_empty() {
         return;
     }
     const DONE: &str = "leeward_tls_handshakes";
-    text.head(DONE, Kind::Counter, "Handshakes that were done, in full or by taking up an earlier session.");
+    text.begin_family(
+        DONE,
+        MetricKind::Counter,
+        "Handshakes that were done, in full or by taking up an earlier session.",
+    );
     for (port, tls) in &told {
         text.counter(DONE, &[("port", port), ("kind", "full")], tls.done.saturating_sub(tls.resumed) as f64);
         text.counter(DONE, &[("port", port), ("kind", "resumed")], tls.resumed as f64);
     }
     const IDENTIFIED: &str = "leeward_tls_identified";
-    text.head(IDENTIFIED, Kind::Counter, "Handshakes with a client that has proven an identity.");
+    text.begin_family(IDENTIFIED, MetricKind::Counter, "Handshakes with a client that has proven an identity.");
     for (port, tls) in &told {
         text.counter(IDENTIFIED, &[("port", port)], tls.identified as f64);
     }
     const WAITING: &str = "leeward_tls_handshakes_waiting";
-    text.head(WAITING, Kind::Gauge, "Handshakes that are under way or wait for their turn.");
+    text.begin_family(WAITING, MetricKind::Gauge, "Handshakes that are under way or wait for their turn.");
     for (port, tls) in &told {
         text.gauge(WAITING, &[("port", port)], tls.waiting as f64);
     }
     const REFUSED: &str = "leeward_tls_refusals";
     if told.iter().any(|(_, tls)| !tls.refused.is_empty()) {
-        text.head(REFUSED, Kind::Counter, "Handshakes that were refused or given up, by reason.");
+        text.begin_family(REFUSED, MetricKind::Counter, "Handshakes that were refused or given up, by reason.");
     }
     for (port, tls) in &told {
         for (reason, count) in &tls.refused {
@@ -301,16 +303,16 @@ fn tls(of: &[Snapshot], process: &Process, text: &mut dyn Sink) {
         }
     }
     const RENEWED: &str = "leeward_tls_renewals";
-    text.head(RENEWED, Kind::Counter, "New certificates that were taken since the start.");
+    text.begin_family(RENEWED, MetricKind::Counter, "New certificates that were taken since the start.");
     for (port, tls) in &told {
         text.counter(RENEWED, &[("port", port)], tls.renewed as f64);
     }
 }
 
-fn exports(process: &Process, text: &mut dyn Sink) {
+fn exports(process: &ProcessMetrics, text: &mut dyn Sink) {
     let Some(exports) = process.exports else { return };
     const NAME: &str = "leeward_otlp_exports";
-    text.head(NAME, Kind::Counter, "Exports by OTLP, by what became of them.");
+    text.begin_family(NAME, MetricKind::Counter, "Exports by OTLP, by what became of them.");
     let results = [
         ("accepted", exports.accepted),
         ("refused", exports.refused),
@@ -321,20 +323,22 @@ fn exports(process: &Process, text: &mut dyn Sink) {
         text.counter(NAME, &[("result", result)], count as f64);
     }
     const REJECTED: &str = "leeward_otlp_rejected_points";
-    text.head(REJECTED, Kind::Counter, "Points of accepted exports that the receiver did not take.");
+    text.begin_family(REJECTED, MetricKind::Counter, "Points of accepted exports that the receiver did not take.");
     text.counter(REJECTED, &[], exports.rejected_points as f64);
 }
 
 #[cfg(all(test, not(loom)))]
 mod tests {
-    use super::super::{Exports, Format, Process, render};
+    use super::super::{ExportCounts, Format, ProcessMetrics, render};
     use crate::decision::{Decision, DecisionId};
     use crate::exemplar::Exemplar;
-    use crate::reason::Reason;
-    use crate::snapshot::{Answers, Lock, Refused, RouteCost, Snapshot, StageWaits, TenantAccount, Tls};
-    use crate::tenants::Account;
+    use crate::explain::DecisionContext;
+    use crate::reason::DecisionReason;
+    use crate::snapshot::{
+        Lock, RejectionCount, RouteAnswers, RouteCost, Snapshot, StageWaits, TenantUsage, TlsCounts,
+    };
+    use crate::tenants::Usage;
     use crate::waits::WaitCounts;
-    use crate::why::Context;
     use leeward_core::units::{Nanos, Time};
 
     fn server() -> Snapshot {
@@ -348,7 +352,7 @@ mod tests {
             completed: 9,
             in_time: 6,
             failed: 1,
-            refused: vec![Refused { reason: "delay", class: None, count: 2 }],
+            refused: vec![RejectionCount { reason: "delay", class: None, count: 2 }],
             credit_pool: Some(64),
             waits: vec![StageWaits { stage: "worker", waits }],
             locks: vec![Lock {
@@ -368,31 +372,32 @@ mod tests {
         (costs.buckets[6], costs.sum_ns) = (3, 1_500_000);
         let mut waits = WaitCounts::default();
         (waits.buckets[1], waits.sum_ns) = (2, 30_000);
-        let answers = |class, route: &str, in_time, late| Answers {
+        let answers = |class, route: &str, in_time, late| RouteAnswers {
             class: Some(class),
             route: route.into(),
             in_time,
             late,
             failed: 3,
         };
-        let account = Account { admitted_ns: 2_500_000_000, refused_ns: 500_000_000 };
-        let mut refused = Decision::refused(Time(1_000), Reason::Level);
-        (refused.id, refused.waited) = (DecisionId(0x8f3a), Nanos(15_000));
-        let context = Context { now: Time(1_000), unix_ns: 1_700_000_000_250_000_000, ..Context::default() };
+        let usage = Usage { admitted_ns: 2_500_000_000, refused_ns: 500_000_000 };
+        let mut refused = Decision::rejected(Time(1_000), DecisionReason::Level);
+        (refused.id, refused.wait) = (DecisionId(0x8f3a), Nanos(15_000));
+        let context =
+            DecisionContext { now: Time(1_000), unix_ns: 1_700_000_000_250_000_000, ..DecisionContext::default() };
         Snapshot {
             port: "gate".into(),
             mode: "enforce",
             admitted_by_class: vec![4, 1],
             in_flight_by_class: vec![2, 0],
-            refused: vec![Refused { reason: "level", class: Some(0), count: 8 }],
+            refused: vec![RejectionCount { reason: "level", class: Some(0), count: 8 }],
             waits: vec![StageWaits { stage: "socket", waits }],
             answers: vec![answers(0, "/search", 5, 1), answers(3, "other", 2, 0)],
             costs: vec![RouteCost { route: "/search".into(), costs }],
             tenants: vec![
-                TenantAccount { tenant: "77".into(), account },
-                TenantAccount { tenant: "other".into(), account: Account::default() },
+                TenantUsage { tenant: "77".into(), usage },
+                TenantUsage { tenant: "other".into(), usage: Usage::default() },
             ],
-            exemplars: vec![Exemplar { class: Some(0), ..Exemplar::of(&refused, &context) }],
+            exemplars: vec![Exemplar { class: Some(0), ..Exemplar::new(&refused, &context) }],
             ..Snapshot::default()
         }
     }
@@ -430,10 +435,11 @@ mod tests {
         assert_eq!(text.matches(" # ").count(), 2, "{text}");
     }
 
-    fn process() -> Process {
-        let tls = Tls { done: 5, resumed: 2, refused: vec![("stalled".into(), 4)], waiting: 1, ..Tls::default() };
-        let exports = Exports { accepted: 6, unreachable: 3, ..Exports::default() };
-        Process { exports: Some(exports), admin_tls: Some(tls) }
+    fn process() -> ProcessMetrics {
+        let tls =
+            TlsCounts { done: 5, resumed: 2, refused: vec![("stalled".into(), 4)], waiting: 1, ..TlsCounts::default() };
+        let exports = ExportCounts { accepted: 6, unreachable: 3, ..ExportCounts::default() };
+        ProcessMetrics { exports: Some(exports), admin_tls: Some(tls) }
     }
 
     #[test]
@@ -442,7 +448,7 @@ mod tests {
             port: "gate".into(),
             mode: "shadow",
             admitted_by_class: vec![4, 1],
-            refused: vec![Refused { reason: "level", class: Some(1), count: 8 }],
+            refused: vec![RejectionCount { reason: "level", class: Some(1), count: 8 }],
             ..Snapshot::default()
         };
         let text = render(&[server(), gate], &process(), Format::Prometheus);

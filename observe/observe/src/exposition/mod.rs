@@ -14,13 +14,13 @@ mod text;
 
 use crate::snapshot::Snapshot;
 pub use accept::Format;
-pub use otlp::Beginnings;
-pub use process::{Exports, Process};
+pub use otlp::StartTimes;
+pub use process::{ExportCounts, ProcessMetrics};
 
 /// The metrics of these servers and of their process.
-pub fn render(snapshots: &[Snapshot], process: &Process, format: Format) -> String {
-    let mut text = text::Text::new(format);
-    families::all(snapshots, process, &mut text);
+pub fn render(snapshots: &[Snapshot], process: &ProcessMetrics, format: Format) -> String {
+    let mut text = text::TextSink::new(format);
+    families::write_all(snapshots, process, &mut text);
     text.finish()
 }
 
@@ -28,12 +28,12 @@ pub fn render(snapshots: &[Snapshot], process: &Process, format: Format) -> Stri
 /// time of the points.
 pub fn render_otlp(
     snapshots: &[Snapshot],
-    process: &Process,
+    process: &ProcessMetrics,
     resource: &[(&str, String)],
     unix_ns: u64,
-    beginnings: &mut Beginnings,
+    beginnings: &mut StartTimes,
 ) -> String {
-    let mut otlp = otlp::Otlp::new(snapshots, unix_ns, beginnings);
-    families::all(snapshots, process, &mut otlp);
+    let mut otlp = otlp::OtlpSink::new(snapshots, unix_ns, beginnings);
+    families::write_all(snapshots, process, &mut otlp);
     otlp.finish(resource)
 }

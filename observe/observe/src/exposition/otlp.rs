@@ -2,7 +2,7 @@
 //! numbers. Never here: a socket.
 
 use super::names::name_of;
-use super::sink::{Kind, Label, Sink};
+use super::sink::{Label, MetricKind, Sink};
 use crate::exemplar::Exemplar;
 use crate::snapshot::Snapshot;
 use serde_json::{Value, json};
@@ -14,20 +14,20 @@ const CUMULATIVE: u8 = 2;
 /// When each server began, on the wall clock. A beginning that moves with the clock would be a new server to a receiver, so that it is
 /// reckoned once.
 #[derive(Clone, Debug, Default)]
-pub struct Beginnings(BTreeMap<String, Beginning>);
+pub struct StartTimes(BTreeMap<String, StartTime>);
 
 #[derive(Clone, Copy, Debug)]
-struct Beginning {
+struct StartTime {
     unix_ns: u64,
     uptime_ns: u64,
 }
 
-impl Beginnings {
+impl StartTimes {
     /// Looks at the servers that there are now. One whose uptime has gone back is another one.
-    fn look(&mut self, snapshots: &[Snapshot]) {
+    fn update(&mut self, snapshots: &[Snapshot]) {
         self.0.retain(|port, _| snapshots.iter().any(|snapshot| snapshot.port == *port));
         for Snapshot { port, unix_ns, uptime_ns, .. } in snapshots {
-            let new = Beginning { unix_ns: unix_ns.saturating_sub(*uptime_ns), uptime_ns: *uptime_ns };
+            let new = StartTime { unix_ns: unix_ns.saturating_sub(*uptime_ns), uptime_ns: *uptime_ns };
             let kept = self.0.entry(port.clone()).or_insert(new);
             if *uptime_ns < kept.uptime_ns {
                 *kept = new;
@@ -36,15 +36,15 @@ impl Beginnings {
         }
     }
 
-    fn of(&self, port: Option<&str>) -> u64 {
+    fn start_unix_ns(&self, port: Option<&str>) -> u64 {
         let own = port.and_then(|port| self.0.get(port));
         own.or_else(|| self.0.values().min_by_key(|known| known.unix_ns)).map_or(0, |known| known.unix_ns)
     }
 }
 
 /// Metrics under construction.
-pub(super) struct Otlp<'a> {
-    beginnings: &'a Beginnings,
+pub(super) struct OtlpSink<'a> {
+    start_times: &'a StartTimes,
     unix_ns: u64,
     metrics: Vec<Metric>,
 }
@@ -53,15 +53,15 @@ struct Metric {
     name: &'static str,
     unit: &'static str,
     help: String,
-    kind: Kind,
+    kind: MetricKind,
     points: Vec<Value>,
 }
 
-impl<'a> Otlp<'a> {
+impl<'a> OtlpSink<'a> {
     /// Begins a request with the state of `snapshots`.
-    pub(super) fn new(snapshots: &[Snapshot], unix_ns: u64, beginnings: &'a mut Beginnings) -> Self {
-        beginnings.look(snapshots);
-        Otlp { beginnings, unix_ns, metrics: Vec::new() }
+    pub(super) fn new(snapshots: &[Snapshot], unix_ns: u64, beginnings: &'a mut StartTimes) -> Self {
+        beginnings.update(snapshots);
+        OtlpSink { start_times: beginnings, unix_ns, metrics: Vec::new() }
     }
 
     /// Ends it: the request's body, from a resource with these attributes.
@@ -70,12 +70,12 @@ impl<'a> Otlp<'a> {
             let Metric { name, unit, help, kind, points } = metric;
             let mut told = json!({ "name": name, "unit": unit, "description": help });
             match kind {
-                Kind::Gauge => told["gauge"] = json!({ "dataPoints": points }),
-                Kind::Counter => {
+                MetricKind::Gauge => told["gauge"] = json!({ "dataPoints": points }),
+                MetricKind::Counter => {
                     told["sum"] =
                         json!({ "aggregationTemporality": CUMULATIVE, "isMonotonic": true, "dataPoints": points });
                 }
-                Kind::Histogram => {
+                MetricKind::Histogram => {
                     told["histogram"] = json!({ "aggregationTemporality": CUMULATIVE, "dataPoints": points });
                 }
             }
@@ -93,9 +93,9 @@ impl<'a> Otlp<'a> {
         let port = labels.iter().find(|(name, _)| *name == "port").map(|(_, value)| *value);
         let attributes: Vec<Value> = labels.iter().map(|(key, value)| attribute(key, value)).collect();
         let mut point = json!({ "attributes": attributes, "timeUnixNano": self.unix_ns.to_string() });
-        let began = self.beginnings.of(port).min(self.unix_ns);
+        let began = self.start_times.start_unix_ns(port).min(self.unix_ns);
         let Some(metric) = self.metrics.last_mut() else { return };
-        if metric.kind != Kind::Gauge {
+        if metric.kind != MetricKind::Gauge {
             point["startTimeUnixNano"] = began.to_string().into();
         }
         fill(&mut point, metric);
@@ -107,13 +107,13 @@ fn attribute(key: &str, value: &str) -> Value {
     json!({ "key": key, "value": { "stringValue": value } })
 }
 
-impl Sink for Otlp<'_> {
-    fn head(&mut self, name: &'static str, kind: Kind, help: &str) {
+impl Sink for OtlpSink<'_> {
+    fn begin_family(&mut self, name: &'static str, kind: MetricKind, help: &str) {
         let (name, unit) = name_of(name);
         self.metrics.push(Metric { name, unit, help: help.into(), kind, points: Vec::new() });
     }
 
-    fn counter_with(&mut self, _: &'static str, labels: &[Label<'_>], value: f64, _: Option<&Exemplar>) {
+    fn counter_with_exemplar(&mut self, _: &'static str, labels: &[Label<'_>], value: f64, _: Option<&Exemplar>) {
         self.point(labels, |point, metric| match metric.unit {
             "s" => point["asDouble"] = value.into(),
             _ => point["asInt"] = (value as i64).to_string().into(),
@@ -124,7 +124,7 @@ impl Sink for Otlp<'_> {
         self.point(labels, |point, _| point["asDouble"] = number(value));
     }
 
-    fn histogram_with(
+    fn histogram_with_exemplars(
         &mut self,
         _: &'static str,
         labels: &[Label<'_>],
@@ -158,9 +158,9 @@ fn number(value: f64) -> Value {
 
 #[cfg(all(test, not(loom)))]
 mod tests {
-    use super::super::{Process, render_otlp};
+    use super::super::{ProcessMetrics, render_otlp};
     use super::*;
-    use crate::snapshot::{Refused, StageWaits};
+    use crate::snapshot::{RejectionCount, StageWaits};
     use crate::waits::WaitCounts;
 
     fn server(unix_ns: u64, uptime_ns: u64) -> Snapshot {
@@ -171,7 +171,7 @@ mod tests {
             mode: "enforce",
             arrived: 12,
             idle_ns: 1_500_000_000,
-            refused: vec![Refused { reason: "delay", class: None, count: 2 }],
+            refused: vec![RejectionCount { reason: "delay", class: None, count: 2 }],
             waits: vec![StageWaits { stage: "worker", waits }],
             level: Some(f64::INFINITY),
             unix_ns,
@@ -180,9 +180,9 @@ mod tests {
         }
     }
 
-    fn told(snapshots: &[Snapshot], beginnings: &mut Beginnings) -> Value {
+    fn render_json(snapshots: &[Snapshot], beginnings: &mut StartTimes) -> Value {
         let resource = [("service.name", "kv \"x\"".to_string())];
-        serde_json::from_str(&render_otlp(snapshots, &Process::default(), &resource, 9_000, beginnings)).unwrap()
+        serde_json::from_str(&render_otlp(snapshots, &ProcessMetrics::default(), &resource, 9_000, beginnings)).unwrap()
     }
 
     fn metric<'a>(told: &'a Value, name: &str) -> &'a Value {
@@ -192,7 +192,7 @@ mod tests {
 
     #[test]
     fn counters_gauges_and_histograms_are_as_the_mapping_wants_them() {
-        let told = told(&[server(5_000, 1_000)], &mut Beginnings::default());
+        let told = render_json(&[server(5_000, 1_000)], &mut StartTimes::default());
         let resource = &told["resourceMetrics"][0]["resource"]["attributes"][0];
         assert_eq!(*resource, json!({ "key": "service.name", "value": { "stringValue": "kv \"x\"" } }));
         let arrived = metric(&told, "leeward.requests.arrived");
@@ -213,9 +213,9 @@ mod tests {
 
     #[test]
     fn a_beginning_stays_until_the_server_is_another() {
-        let mut beginnings = Beginnings::default();
-        let began = |snapshot: Snapshot, beginnings: &mut Beginnings| {
-            let told = told(&[snapshot], beginnings);
+        let mut beginnings = StartTimes::default();
+        let began = |snapshot: Snapshot, beginnings: &mut StartTimes| {
+            let told = render_json(&[snapshot], beginnings);
             metric(&told, "leeward.requests.arrived")["sum"]["dataPoints"][0]["startTimeUnixNano"].clone()
         };
         assert_eq!(began(server(5_000, 1_000), &mut beginnings), "4000");
@@ -223,7 +223,7 @@ mod tests {
         assert_eq!(began(server(7_000, 2_000), &mut beginnings), "4000");
         assert_eq!(began(server(8_000, 500), &mut beginnings), "7500");
         assert!(beginnings.0.len() == 1);
-        told(&[], &mut beginnings);
+        render_json(&[], &mut beginnings);
         assert!(beginnings.0.is_empty(), "a server that is gone is forgotten");
     }
 }

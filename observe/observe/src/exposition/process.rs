@@ -1,19 +1,19 @@
 //! Metrics of the process beside its servers' own: exports, and the admin port's handshakes.
 
-use crate::snapshot::Tls;
+use crate::snapshot::TlsCounts;
 
 /// State of whatever stands beside the servers of a process.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Process {
+pub struct ProcessMetrics {
     /// Exports, where somebody exports.
-    pub exports: Option<Exports>,
+    pub exports: Option<ExportCounts>,
     /// Handshakes of the admin port, where it speaks TLS.
-    pub admin_tls: Option<Tls>,
+    pub admin_tls: Option<TlsCounts>,
 }
 
 /// Exports so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Exports {
+pub struct ExportCounts {
     /// Taken by the receiver.
     pub accepted: u64,
     /// Answered with an error, such as 503.

@@ -4,7 +4,7 @@ use crate::exemplar::Exemplar;
 
 /// Kind of a metric.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(super) enum MetricKind {
     Counter,
     Gauge,
     Histogram,
@@ -16,15 +16,21 @@ pub(super) type Label<'a> = (&'static str, &'a str);
 /// A format under construction. Names are Prometheus's, a counter's without `_total`.
 pub(super) trait Sink {
     /// Begins a metric.
-    fn head(&mut self, name: &'static str, kind: Kind, help: &str);
+    fn begin_family(&mut self, name: &'static str, kind: MetricKind, help: &str);
 
     /// A counter's sample.
     fn counter(&mut self, name: &'static str, labels: &[Label<'_>], value: f64) {
-        self.counter_with(name, labels, value, None);
+        self.counter_with_exemplar(name, labels, value, None);
     }
 
     /// A counter's sample with an example of what it counts, for formats that tell such.
-    fn counter_with(&mut self, name: &'static str, labels: &[Label<'_>], value: f64, exemplar: Option<&Exemplar>);
+    fn counter_with_exemplar(
+        &mut self,
+        name: &'static str,
+        labels: &[Label<'_>],
+        value: f64,
+        exemplar: Option<&Exemplar>,
+    );
 
     /// A gauge's sample.
     fn gauge(&mut self, name: &'static str, labels: &[Label<'_>], value: f64);
@@ -38,11 +44,11 @@ pub(super) trait Sink {
         over: u64,
         sum: f64,
     ) {
-        self.histogram_with(name, labels, buckets, over, sum, &[]);
+        self.histogram_with_exemplars(name, labels, buckets, over, sum, &[]);
     }
 
     /// The same with an example for each bucket, the last one for those over all bounds, for formats that tell such.
-    fn histogram_with(
+    fn histogram_with_exemplars(
         &mut self,
         name: &'static str,
         labels: &[Label<'_>],

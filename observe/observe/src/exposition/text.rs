@@ -1,19 +1,19 @@
 //! Lines of metrics in either format: heads, samples, histograms, escapes. Never here: which metrics there are.
 
 use super::Format;
-use super::sink::{Kind, Label, Sink};
+use super::sink::{Label, MetricKind, Sink};
 use crate::exemplar::Exemplar;
 use std::fmt::Write;
 
 /// Text under construction.
-pub(super) struct Text {
+pub(super) struct TextSink {
     format: Format,
     text: String,
 }
 
-impl Text {
+impl TextSink {
     pub(super) fn new(format: Format) -> Self {
-        Text { format, text: String::with_capacity(16 * 1024) }
+        TextSink { format, text: String::with_capacity(16 * 1024) }
     }
 
     fn sample(&mut self, name: &str, suffix: &str, labels: &[Label<'_>], bound: Option<f64>, value: f64) {
@@ -50,7 +50,7 @@ impl Text {
         text.push(' ');
         number(value, text);
         // The older format has none. What Prometheus keeps is whole to the millisecond.
-        if let Some(Exemplar { decision, unix_ns, waited_ns, .. }) =
+        if let Some(Exemplar { decision, unix_ns, wait_ns: waited_ns, .. }) =
             exemplar.filter(|_| self.format == Format::OpenMetrics)
         {
             let (seconds, ms) = (unix_ns / 1_000_000_000, unix_ns / 1_000_000 % 1_000);
@@ -67,14 +67,14 @@ impl Text {
     }
 }
 
-impl Sink for Text {
-    fn head(&mut self, name: &'static str, kind: Kind, help: &str) {
+impl Sink for TextSink {
+    fn begin_family(&mut self, name: &'static str, kind: MetricKind, help: &str) {
         // The older format names the samples, OpenMetrics the family.
-        let suffix = if kind == Kind::Counter && self.format == Format::Prometheus { "_total" } else { "" };
+        let suffix = if kind == MetricKind::Counter && self.format == Format::Prometheus { "_total" } else { "" };
         let kind = match kind {
-            Kind::Counter => "counter",
-            Kind::Gauge => "gauge",
-            Kind::Histogram => "histogram",
+            MetricKind::Counter => "counter",
+            MetricKind::Gauge => "gauge",
+            MetricKind::Histogram => "histogram",
         };
         let _ = writeln!(self.text, "# HELP {name}{suffix} {help}\n# TYPE {name}{suffix} {kind}");
         if self.format == Format::OpenMetrics && name.ends_with("_seconds") {
@@ -82,7 +82,13 @@ impl Sink for Text {
         }
     }
 
-    fn counter_with(&mut self, name: &'static str, labels: &[Label<'_>], value: f64, exemplar: Option<&Exemplar>) {
+    fn counter_with_exemplar(
+        &mut self,
+        name: &'static str,
+        labels: &[Label<'_>],
+        value: f64,
+        exemplar: Option<&Exemplar>,
+    ) {
         self.sample_with(name, "_total", labels, None, value, exemplar);
     }
 
@@ -90,7 +96,7 @@ impl Sink for Text {
         self.sample(name, "", labels, None, value);
     }
 
-    fn histogram_with(
+    fn histogram_with_exemplars(
         &mut self,
         name: &'static str,
         labels: &[Label<'_>],
@@ -141,10 +147,10 @@ mod tests {
     #[test]
     fn both_formats_have_their_own_heads_and_ends() {
         let render = |format| {
-            let mut text = Text::new(format);
-            text.head("a_requests", Kind::Counter, "Requests.");
+            let mut text = TextSink::new(format);
+            text.begin_family("a_requests", MetricKind::Counter, "Requests.");
             text.counter("a_requests", &[("port", "x\"\n\\")], 3.0);
-            text.head("b_seconds", Kind::Histogram, "Waits.");
+            text.begin_family("b_seconds", MetricKind::Histogram, "Waits.");
             text.histogram("b_seconds", &[], &mut [(0.00001, 2), (0.5, 1)].into_iter(), 4, 1.5);
             text.finish()
         };
@@ -166,7 +172,7 @@ mod tests {
     proptest! {
         #[test]
         fn no_label_breaks_a_line(value in any::<String>()) {
-            let mut text = Text::new(Format::Prometheus);
+            let mut text = TextSink::new(Format::Prometheus);
             text.gauge("a", &[("l", &value)], 1.0);
             let text = text.finish();
             prop_assert_eq!(text.matches('\n').count(), 1);

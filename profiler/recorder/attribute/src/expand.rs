@@ -17,7 +17,7 @@ pub(crate) fn expand(arguments: TokenStream, item: TokenStream) -> Result<TokenS
     let mut item: Item = parse2(item)?;
     match &mut item {
         Item::Fn(function) => {
-            if let Some(why) = refused(&function.sig, &function.attrs) {
+            if let Some(why) = rejection_reason(&function.sig, &function.attrs) {
                 return Err(Error::new_spanned(function.sig.fn_token, why));
             }
             guard(&mut function.attrs, &mut function.block);
@@ -26,7 +26,7 @@ pub(crate) fn expand(arguments: TokenStream, item: TokenStream) -> Result<TokenS
             for item in &mut block.items {
                 if let ImplItem::Fn(function) = item
                     && !skipped(&mut function.attrs)
-                    && refused(&function.sig, &function.attrs).is_none()
+                    && rejection_reason(&function.sig, &function.attrs).is_none()
                 {
                     guard(&mut function.attrs, &mut function.block);
                 }
@@ -36,7 +36,7 @@ pub(crate) fn expand(arguments: TokenStream, item: TokenStream) -> Result<TokenS
             for item in &mut block.items {
                 if let TraitItem::Fn(function) = item
                     && !skipped(&mut function.attrs)
-                    && refused(&function.sig, &function.attrs).is_none()
+                    && rejection_reason(&function.sig, &function.attrs).is_none()
                     && let Some(body) = &mut function.default
                 {
                     guard(&mut function.attrs, body);
@@ -49,7 +49,7 @@ pub(crate) fn expand(arguments: TokenStream, item: TokenStream) -> Result<TokenS
 }
 
 /// Why a function can't have a guard.
-fn refused(signature: &Signature, attributes: &[Attribute]) -> Option<&'static str> {
+fn rejection_reason(signature: &Signature, attributes: &[Attribute]) -> Option<&'static str> {
     if signature.asyncness.is_some() {
         return Some(
             "an async fn returns at once, and what it does is done by polls: trace the functions that it calls",

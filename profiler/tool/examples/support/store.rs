@@ -4,8 +4,8 @@ use std::io;
 use std::path::Path;
 
 use leeward_profile::format::event::{Extent, OffCpu};
-use leeward_profile::format::write::{Setup, TraceWriter};
-use leeward_profile::format::{ObjectKind, What};
+use leeward_profile::format::write::{TraceConfig, TraceWriter};
+use leeward_profile::format::{EventKind, ObjectKind};
 
 /// Functions of the store, and how deep calls go.
 const FUNCTIONS: u64 = 300;
@@ -26,7 +26,7 @@ impl Random {
 
 /// Writes a trace of at least this many events; how many there are, and over how many nanoseconds.
 pub(crate) fn write(folder: &Path, events: u64) -> io::Result<(u64, u64)> {
-    let mut writer = TraceWriter::create(folder, &Setup::default())?;
+    let mut writer = TraceWriter::create(folder, &TraceConfig::default())?;
     let mut random = Random(1);
     let mut now = [1_000_000_u64; WORKERS as usize];
     let (mut written, mut id) = (0, 0);
@@ -34,7 +34,7 @@ pub(crate) fn write(folder: &Path, events: u64) -> io::Result<(u64, u64)> {
         for worker in 0..WORKERS {
             let time = &mut now[worker as usize];
             id += 1;
-            writer.event(worker, *time, What::RequestStart { id, queue: None })?;
+            writer.event(worker, *time, EventKind::RequestStart { id, queue: None })?;
             let start = *time;
             let function = 0x5555_5555_0000 + random.below(FUNCTIONS) * 0x240;
             for depth in 0..DEPTH {
@@ -42,24 +42,32 @@ pub(crate) fn write(folder: &Path, events: u64) -> io::Result<(u64, u64)> {
                 *time += 1_000 + random.below(2) * 1_000;
                 let duration = *time - start;
                 let (function, caller) = (function + depth * 0x100, function + (depth + 1) * 0x100 + 0x23);
-                writer.event(worker, *time, What::Call { function, caller, duration, extent: Extent::Whole })?;
+                writer.event(worker, *time, EventKind::Call { function, caller, duration, extent: Extent::Whole })?;
             }
             written += DEPTH + 2;
             if random.below(10) == 0 {
                 let (lock, wait) = (0x7f00_0000_0000 + random.below(1000) * 64, random.below(5_000));
                 let site = 0x5555_5555_1000 + random.below(20) * 0x40;
                 *time += wait;
-                writer.event(worker, *time, What::Held { object: ObjectKind::Mutex, lock, site, wait, hold: 1_000 })?;
+                writer.event(
+                    worker,
+                    *time,
+                    EventKind::Held { object: ObjectKind::Mutex, lock, site, wait, hold: 1_000 },
+                )?;
                 written += 1;
             }
             if random.below(100) == 0 {
-                writer.event(worker, *time, What::SwitchedOut { cpu: worker, next: 0, why: OffCpu::Runnable })?;
+                writer.event(
+                    worker,
+                    *time,
+                    EventKind::SwitchedOut { cpu: worker, next: 0, reason: OffCpu::Runnable },
+                )?;
                 *time += random.below(2_000_000);
-                writer.event(worker, *time, What::SwitchedIn { cpu: worker })?;
+                writer.event(worker, *time, EventKind::SwitchedIn { cpu: worker })?;
                 written += 2;
             }
             *time += 200;
-            writer.event(worker, *time, What::RequestEnd { id })?;
+            writer.event(worker, *time, EventKind::RequestEnd { id })?;
         }
         // The workers stay together, as threads do.
         let latest = now.iter().copied().max().unwrap_or(0);

@@ -41,7 +41,7 @@ pub struct Interval {
     /// When it was over.
     pub end: u64,
     /// When it was written down: not before its end, and never before what was written down earlier.
-    pub seen: u64,
+    pub recorded_at: u64,
     /// Activity of the thread.
     pub activity: Activity,
 }
@@ -60,7 +60,7 @@ const DEPTH: usize = 512;
 /// first. `intervals` in the order of being written down; they are sorted.
 ///
 /// Blocked time within a wait is the wait and not told apart.
-pub fn sweep(intervals: &mut [Interval], from: u64, to: u64, mut visit: impl FnMut(&[Activity], u64, u64)) {
+pub fn walk_stacks(intervals: &mut [Interval], from: u64, to: u64, mut visit: impl FnMut(&[Activity], u64, u64)) {
     nest(intervals);
     let mut stack: Vec<Activity> = Vec::new();
     let mut ends: Vec<u64> = Vec::new();
@@ -111,12 +111,12 @@ mod tests {
     use proptest::prelude::*;
 
     fn call(function: u64, start: u64, end: u64) -> Interval {
-        Interval { start, end, seen: end, activity: Activity::Call { function, caller: 0 } }
+        Interval { start, end, recorded_at: end, activity: Activity::Call { function, caller: 0 } }
     }
 
     fn walked(mut intervals: Vec<Interval>, from: u64, to: u64) -> Vec<(Vec<u64>, u64, u64)> {
         let mut pieces = Vec::new();
-        sweep(&mut intervals, from, to, |stack, from, to| {
+        walk_stacks(&mut intervals, from, to, |stack, from, to| {
             let name = |activity: &Activity| match activity {
                 Activity::Call { function, .. } => *function,
                 Activity::Wait { .. } => 100,
@@ -151,7 +151,7 @@ mod tests {
     #[test]
     fn blocked_while_waiting_is_waiting() {
         let wait = Activity::Wait { object: ObjectKind::Mutex, lock: 1, site: 1 };
-        let at = |start, end, activity| Interval { start, end, seen: end, activity };
+        let at = |start, end, activity| Interval { start, end, recorded_at: end, activity };
         let off = |why| Activity::Off(why);
         let intervals = vec![at(12, 18, off(OffCpu::Blocked)), at(18, 20, off(OffCpu::Runnable)), at(10, 20, wait)];
         assert_eq!(walked(intervals, 10, 20), [(vec![100], 10, 18), (vec![100, 200], 18, 20)]);
@@ -159,7 +159,7 @@ mod tests {
 
     #[test]
     fn a_call_that_seems_to_begin_off_the_cpu_is_around_it() {
-        let off = Interval { start: 5, end: 20, seen: 20, activity: Activity::Off(OffCpu::Runnable) };
+        let off = Interval { start: 5, end: 20, recorded_at: 20, activity: Activity::Off(OffCpu::Runnable) };
         assert_eq!(
             walked(vec![off, call(2, 10, 40), call(1, 0, 50)], 0, 50),
             [

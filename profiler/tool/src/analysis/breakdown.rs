@@ -1,6 +1,6 @@
 //! Where a request's time went: each nanosecond of each thread that worked on it has one cause.
 
-use super::activity::{Activity, Interval, sweep};
+use super::activity::{Activity, Interval, walk_stacks};
 use super::requests::Request;
 use super::sums::Sums;
 use crate::format::ObjectKind;
@@ -12,7 +12,7 @@ use crate::symbols::Symbols;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Cause {
     /// In a function itself, not in recorded calls from it. On a CPU, where the trace has scheduler events.
-    In {
+    Function {
         /// An address in the function.
         function: u64,
     },
@@ -43,14 +43,14 @@ pub enum Cause {
 
 impl Cause {
     /// The cause of time with this stack.
-    pub fn of(stack: &[Activity]) -> Cause {
+    pub fn from_stack(stack: &[Activity]) -> Cause {
         let call = |activity: &Activity| match activity {
             Activity::Call { function, .. } => Some(*function),
             _ => None,
         };
         match stack.last() {
             None => Cause::Unrecorded,
-            Some(Activity::Call { function, .. }) => Cause::In { function: *function },
+            Some(Activity::Call { function, .. }) => Cause::Function { function: *function },
             Some(Activity::Wait { object, lock, site }) => Cause::Wait { object: *object, site: *site, lock: *lock },
             Some(Activity::Off(OffCpu::Runnable)) => Cause::Descheduled,
             Some(Activity::Off(OffCpu::Blocked)) => {
@@ -60,17 +60,17 @@ impl Cause {
     }
 
     /// In words that begin a line.
-    pub fn words(&self, symbols: &mut Symbols, time: u64) -> String {
+    pub fn describe(&self, symbols: &mut Symbols, time: u64) -> String {
         match *self {
-            Cause::In { function } => format!("in {}", symbols.place(function, time).definition()),
+            Cause::Function { function } => format!("in {}", symbols.location(function, time).definition()),
             Cause::Unrecorded => "outside recorded calls".into(),
             Cause::Wait { object, site, .. } if site != 0 => {
-                format!("waiting for a {}, {}", object.words(), symbols.site(site, time).words())
+                format!("waiting for a {}, {}", object.name(), symbols.site(site, time).describe())
             }
-            Cause::Wait { object, lock, .. } => format!("waiting for the {} at {lock:#x}", object.words()),
+            Cause::Wait { object, lock, .. } => format!("waiting for the {} at {lock:#x}", object.name()),
             Cause::Blocked { function: 0 } => "off the CPU, blocked".into(),
             Cause::Blocked { function } => {
-                format!("off the CPU, blocked in {}", symbols.place(function, time).function())
+                format!("off the CPU, blocked in {}", symbols.location(function, time).function())
             }
             Cause::Descheduled => "off the CPU, though it could run".into(),
             Cause::Queued { queue: 0 } => "in a queue".into(),
@@ -111,7 +111,7 @@ pub struct Breakdown {
 const WAITS: usize = 1000;
 
 /// Where the time of a request went, from what its threads did.
-pub fn of(request: &Request, between: impl Fn(u32, u64, u64) -> Vec<Interval>) -> Breakdown {
+pub fn break_down(request: &Request, between: impl Fn(u32, u64, u64) -> Vec<Interval>) -> Breakdown {
     let mut breakdown = Breakdown::default();
     for work in &request.work {
         let mut intervals = between(work.thread, work.start, work.end);
@@ -123,8 +123,8 @@ pub fn of(request: &Request, between: impl Fn(u32, u64, u64) -> Vec<Interval>) -
                 breakdown.waits.push(LockWait { thread: work.thread, start, end, object, lock, site });
             }
         }
-        sweep(&mut intervals, work.start, work.end, |stack, from, to| {
-            breakdown.causes.add(Cause::of(stack), to - from);
+        walk_stacks(&mut intervals, work.start, work.end, |stack, from, to| {
+            breakdown.causes.add(Cause::from_stack(stack), to - from);
         });
     }
     for (queue, from, to) in &request.queued {
@@ -160,8 +160,8 @@ fn include(intervals: &[Interval], from: u64, to: u64, inclusive: &mut Sums<u64>
 }
 
 /// Adds up what a thread was doing between two times.
-pub fn doing(mut intervals: Vec<Interval>, from: u64, to: u64, causes: &mut Map<Cause, u64>) {
-    sweep(&mut intervals, from, to, |stack, from, to| {
-        *causes.entry(Cause::of(stack)).or_default() += to - from;
+pub fn add_causes(mut intervals: Vec<Interval>, from: u64, to: u64, causes: &mut Map<Cause, u64>) {
+    walk_stacks(&mut intervals, from, to, |stack, from, to| {
+        *causes.entry(Cause::from_stack(stack)).or_default() += to - from;
     });
 }

@@ -9,7 +9,7 @@ use super::activity::Activity;
 use super::names::wraps;
 use super::sums::Sums;
 use crate::hash::Map;
-use crate::span::{percent, show};
+use crate::span::{format_nanos, percent};
 use crate::symbols::Symbols;
 
 /// Functions that are told apart, and places in the tree of calls.
@@ -18,7 +18,7 @@ const NODES: usize = 1 << 14;
 /// How deep paths are followed.
 const DEPTH: usize = 64;
 /// Functions of a path that are shown behind the culprit.
-const BEHIND: usize = 6;
+const TAIL_LEN: usize = 6;
 
 /// The function that makes the slow requests slow. Spans in nanoseconds per request, with all that it calls.
 #[derive(Clone, Debug, Serialize)]
@@ -71,7 +71,7 @@ struct Node {
 #[derive(Debug, Default)]
 pub(super) struct Tree {
     nodes: Vec<Node>,
-    places: Map<(usize, u64), usize>,
+    indices: Map<(usize, u64), usize>,
 }
 
 /// Above the outermost call.
@@ -87,12 +87,12 @@ impl Tree {
             if at != NONE && self.nodes[at].function == function {
                 continue;
             }
-            let place = match self.places.get(&(at, function)) {
+            let place = match self.indices.get(&(at, function)) {
                 Some(place) => *place,
                 None if self.nodes.len() >= NODES => break,
                 None => {
                     self.nodes.push(Node { function, parent: at, depth, nanos: 0, time });
-                    self.places.insert((at, function), self.nodes.len() - 1);
+                    self.indices.insert((at, function), self.nodes.len() - 1);
                     self.nodes.len() - 1
                 }
             };
@@ -108,7 +108,7 @@ impl Tree {
     fn heaviest(&self, symbols: &mut Symbols) -> HashMap<String, (usize, usize)> {
         let mut heaviest: HashMap<String, (usize, usize)> = HashMap::new();
         for (place, node) in self.nodes.iter().enumerate() {
-            let name = symbols.place(node.function, node.time).function();
+            let name = symbols.location(node.function, node.time).function();
             let best = heaviest.entry(name).or_insert((node.depth, place));
             if node.nanos > self.nodes[best.1].nanos {
                 *best = (node.depth, place);
@@ -128,7 +128,7 @@ impl Tree {
         let path_to = path.len();
         let least = self.nodes[place].nanos / 2;
         at = place;
-        for _ in 0..BEHIND {
+        for _ in 0..TAIL_LEN {
             let below = self.nodes.iter().enumerate().filter(|(_, node)| node.parent == at);
             let Some((next, _)) = below.max_by_key(|(_, node)| node.nanos).filter(|(_, node)| node.nanos > least)
             else {
@@ -150,7 +150,7 @@ impl Tree {
     }
 
     fn name(&self, symbols: &mut Symbols, place: usize) -> String {
-        symbols.place(self.nodes[place].function, self.nodes[place].time).function()
+        symbols.location(self.nodes[place].function, self.nodes[place].time).function()
     }
 
     /// Whether nearly all the time of a place is spent in this one below it.
@@ -200,7 +200,7 @@ pub(super) fn culprit(
     let mut names: HashMap<String, [(u64, u64); 2]> = HashMap::new();
     for (side, group) in [slow, rest].into_iter().enumerate() {
         for (function, (nanos, requests, time)) in &group.0 {
-            let sums = names.entry(symbols.place(*function, *time).function()).or_default();
+            let sums = names.entry(symbols.location(*function, *time).function()).or_default();
             sums[side].0 += nanos;
             sums[side].1 = sums[side].1.max(*requests);
         }
@@ -236,17 +236,17 @@ pub(super) fn culprit(
     let place = tree.unwrapped(symbols, heaviest[&chosen.function].1);
     chosen.function = tree.name(symbols, place);
     chosen.path = tree.path(symbols, place);
-    chosen.text = words(&chosen);
+    chosen.text = describe(&chosen);
     Some(chosen)
 }
 
-fn words(culprit: &Culprit) -> String {
+fn describe(culprit: &Culprit) -> String {
     let Culprit { function, slow, rest, explains, in_slow, in_rest, path, .. } = culprit;
     let of = |share: f64| percent((share * 10.0) as u64, 1000);
     let mut text = format!(
         "{explains:.0} % of the difference is in {function} with all that it calls: {} per request in the slowest, {} in the others (called in {} of the slowest and {} of the others).",
-        show(*slow),
-        show(*rest),
+        format_nanos(*slow),
+        format_nanos(*rest),
         of(*in_slow),
         of(*in_rest)
     );

@@ -6,13 +6,13 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 
 use serde::Serialize;
 
-use super::breakdown::{Cause, LockWait, doing};
+use super::breakdown::{Cause, LockWait, add_causes};
 use super::culprit::Inclusive;
-use super::follow::Memory;
+use super::follow::TraceHistory;
 use super::requests::Request;
 use super::sums::Sums;
 use crate::hash::Map;
-use crate::span::{percent, show};
+use crate::span::{format_nanos, percent};
 use crate::symbols::Symbols;
 use crate::trace::Trace;
 
@@ -81,18 +81,18 @@ struct Sum {
 pub(super) struct Blame {
     waited: u64,
     locks: HashSet<u64>,
-    holders: HashMap<(u32, u64), Held>,
+    holders: HashMap<(u32, u64), HolderTime>,
 }
 
 #[derive(Default)]
-struct Held {
+struct HolderTime {
     nanos: u64,
     time: u64,
-    doing: Map<Cause, u64>,
+    causes: Map<Cause, u64>,
 }
 
 /// Waits at the same place are one cause, whichever object it was.
-pub(super) fn grouped(cause: Cause) -> Cause {
+pub(super) fn group_key(cause: Cause) -> Cause {
     match cause {
         Cause::Wait { object, site, .. } if site != 0 => Cause::Wait { object, site, lock: 0 },
         other => other,
@@ -104,7 +104,7 @@ impl Group {
         self.requests += 1;
         self.latency += u128::from(request.latency());
         let mut own = Sums::default();
-        causes.iter().for_each(|(cause, nanos)| own.add(grouped(cause), nanos));
+        causes.iter().for_each(|(cause, nanos)| own.add(group_key(cause), nanos));
         for (cause, nanos) in own.iter() {
             let full = self.causes.len() >= CAUSES && !self.causes.contains_key(&cause);
             let sum = self.causes.entry(if full { Cause::Unrecorded } else { cause }).or_default();
@@ -121,7 +121,7 @@ impl Group {
 
 impl Blame {
     /// Adds a wait, and what the holders of its lock did meanwhile.
-    pub(super) fn add(&mut self, wait: &LockWait, memory: &Memory) {
+    pub(super) fn add(&mut self, wait: &LockWait, memory: &TraceHistory) {
         self.waited += wait.end.saturating_sub(wait.start);
         if self.locks.len() < HOLDERS {
             self.locks.insert(wait.lock);
@@ -134,7 +134,7 @@ impl Blame {
             let held = self.holders.entry(key).or_default();
             held.nanos += hold.end - hold.start;
             held.time = hold.end;
-            doing(memory.between(hold.thread, hold.start, hold.end), hold.start, hold.end, &mut held.doing);
+            add_causes(memory.between(hold.thread, hold.start, hold.end), hold.start, hold.end, &mut held.causes);
         }
     }
 }
@@ -149,16 +149,16 @@ pub(super) fn findings(
 ) -> Vec<Finding> {
     /// Both groups' sums of one name.
     #[derive(Default)]
-    struct Both {
+    struct GroupPair {
         slow: (u64, u64),
         rest: (u64, u64),
         blame: Vec<Blame>,
     }
-    let mut names: BTreeMap<String, Both> = BTreeMap::new();
+    let mut names: BTreeMap<String, GroupPair> = BTreeMap::new();
     let mut blames = blames;
     for (group, is_slow) in [(slow, true), (rest, false)] {
         for (cause, sum) in &group.causes {
-            let both = names.entry(cause.words(symbols, sum.time)).or_default();
+            let both = names.entry(cause.describe(symbols, sum.time)).or_default();
             let side = if is_slow { &mut both.slow } else { &mut both.rest };
             side.0 += sum.nanos;
             side.1 += sum.requests;
@@ -167,7 +167,7 @@ pub(super) fn findings(
             }
         }
     }
-    let descheduled = Cause::Descheduled.words(symbols, 0);
+    let descheduled = Cause::Descheduled.describe(symbols, 0);
     let difference = slow.mean() as f64 - rest.mean() as f64;
     let share = |part: u64, whole: u64| (part as f64 * 100.0 / whole.max(1) as f64).min(100.0);
     let mut findings: Vec<Finding> = Vec::new();
@@ -190,7 +190,7 @@ pub(super) fn findings(
             holders,
             text: String::new(),
         };
-        finding.text = words(&finding);
+        finding.text = describe(&finding);
         findings.push(finding);
     }
     findings.sort_by_key(|finding| Reverse(finding.slow - finding.rest));
@@ -202,11 +202,11 @@ fn holders(trace: &Trace, symbols: &mut Symbols, blames: Vec<Blame>) -> (Vec<Hol
     let objects = blames.iter().map(|blame| blame.locks.len()).sum();
     let mut merged: BTreeMap<(String, String), (u64, BTreeMap<String, u64>)> = BTreeMap::new();
     for ((thread, site), held) in blames.into_iter().flat_map(|blame| blame.holders) {
-        let place = if site == 0 { "an unknown place".into() } else { symbols.site(site, held.time).words() };
+        let place = if site == 0 { "an unknown place".into() } else { symbols.site(site, held.time).describe() };
         let (nanos, doing) = merged.entry((trace.thread_name(thread), place)).or_default();
         *nanos += held.nanos;
-        for (cause, nanos) in held.doing {
-            *doing.entry(cause.words(symbols, held.time)).or_default() += nanos;
+        for (cause, nanos) in held.causes {
+            *doing.entry(cause.describe(symbols, held.time)).or_default() += nanos;
         }
     }
     let mut holders: Vec<(u64, Holder)> = merged
@@ -223,12 +223,12 @@ fn holders(trace: &Trace, symbols: &mut Symbols, blames: Vec<Blame>) -> (Vec<Hol
     (holders.into_iter().map(|(_, holder)| holder).take(5).collect(), objects)
 }
 
-fn words(finding: &Finding) -> String {
+fn describe(finding: &Finding) -> String {
     let mut text = format!(
         "{}: {} per request in the slowest, {} in the others",
         capital(&finding.cause),
-        show(finding.slow),
-        show(finding.rest)
+        format_nanos(finding.slow),
+        format_nanos(finding.rest)
     );
     if finding.in_rest < finding.in_slow * 0.9 {
         let of = |share: f64| percent((share * 10.0) as u64, 1000);

@@ -3,69 +3,71 @@
 
 use std::collections::VecDeque;
 
-use super::activity::{Activity, Interval, sweep};
+use super::activity::{Activity, Interval, walk_stacks};
 use super::breakdown::{self, Breakdown};
+use super::clock_gaps::ClockGaps;
 use super::locks::{Hold, Holds};
 use super::requests::Request;
 use super::select::{Selection, Selector};
 use super::sums::Sums;
-use super::unsure::Unsure;
 use crate::format::event::OffCpu;
-use crate::format::{Event, What};
+use crate::format::{Event, EventKind};
 use crate::hash::Map;
 use crate::symbols::Symbols;
 use crate::trace::Trace;
 
 /// How long after its end a request is looked at: the calls around it end a moment later.
-const AFTER: u64 = 50_000;
+const GRACE: u64 = 50_000;
 /// Intervals that are remembered in all: 40 MB.
 const MOST: usize = 1 << 20;
 /// Times that a thread was blocked that are remembered.
-const AWAY: usize = 64;
+const BLOCKED_MAX: usize = 64;
 /// Threads that are remembered.
 const THREADS: usize = 1 << 17;
 
 /// Recent past of a thread.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Past {
+pub(crate) struct ThreadHistory {
     /// In the order of being written down.
     pub(crate) intervals: VecDeque<Interval>,
-    off: Option<(u64, OffCpu)>,
+    off_cpu: Option<(u64, OffCpu)>,
     /// When the thread was last blocked: from, until.
-    away: VecDeque<(u64, u64)>,
+    blocked: VecDeque<(u64, u64)>,
 }
 
-impl Past {
+impl ThreadHistory {
     /// Turns an event into what the thread did, if it tells.
-    pub(crate) fn take(&mut self, event: &Event, unsure: &Unsure) {
+    pub(crate) fn add_event(&mut self, event: &Event, unsure: &ClockGaps) {
         let now = event.time;
-        match event.what {
-            What::Call { function, caller, duration, .. } => {
+        match event.kind {
+            EventKind::Call { function, caller, duration, .. } => {
                 let start = self.begin(now.saturating_sub(duration), now, unsure);
                 self.push(start, now, now, Activity::Call { function, caller });
             }
-            What::Held { object, lock, site, wait, hold } if wait > 0 => {
+            EventKind::Held { object, lock, site, wait, hold } if wait > 0 => {
                 let taken = now.saturating_sub(hold);
                 self.push(taken.saturating_sub(wait), taken, now, Activity::Wait { object, lock, site });
             }
-            What::Waited { object, lock, site, wait } | What::Acquired { object, lock, site, wait } if wait > 0 => {
+            EventKind::Waited { object, lock, site, wait } | EventKind::Acquired { object, lock, site, wait }
+                if wait > 0 =>
+            {
                 self.push(now.saturating_sub(wait), now, now, Activity::Wait { object, lock, site });
             }
-            What::SwitchedOut { why, .. } => self.off = Some((now, why)),
-            What::Woken { .. } => {
-                if let Some((since, OffCpu::Blocked)) = self.off {
+            EventKind::SwitchedOut { reason: why, .. } => self.off_cpu = Some((now, why)),
+            EventKind::Woken { .. } => {
+                if let Some((since, OffCpu::Blocked)) = self.off_cpu {
                     self.push(since, now, now, Activity::Off(OffCpu::Blocked));
-                    self.off = Some((now, OffCpu::Runnable));
+                    self.off_cpu = Some((now, OffCpu::Runnable));
                 }
             }
-            What::SwitchedIn { .. } => {
-                if let Some((since, why)) = self.off.take() {
+            EventKind::SwitchedIn { .. } => {
+                if let Some((since, why)) = self.off_cpu.take() {
                     self.push(since, now, now, Activity::Off(why));
                     if why == OffCpu::Blocked {
-                        if self.away.len() >= AWAY {
-                            self.away.pop_front();
+                        if self.blocked.len() >= BLOCKED_MAX {
+                            self.blocked.pop_front();
                         }
-                        self.away.push_back((since, now));
+                        self.blocked.push_back((since, now));
                     }
                 }
             }
@@ -75,45 +77,45 @@ impl Past {
 
     /// Begin of a call that seems to begin at `start`. Where the clock stood still then, and the thread blocked meanwhile, the call
     /// counts from the thread's return: of a function that came later nobody should say that it blocked.
-    fn begin(&self, start: u64, end: u64, unsure: &Unsure) -> u64 {
-        let mut later = self.away.iter().rev().take_while(|(_, until)| *until > start).peekable();
+    fn begin(&self, start: u64, end: u64, unsure: &ClockGaps) -> u64 {
+        let mut later = self.blocked.iter().rev().take_while(|(_, until)| *until > start).peekable();
         if later.peek().is_none() {
             return start;
         }
-        let latest = start.saturating_add(unsure.window(start)).min(end);
+        let latest = start.saturating_add(unsure.uncertainty(start)).min(end);
         later.find(|(from, until)| *from >= start && *until <= latest).map_or(start, |(_, until)| *until)
     }
 
     /// Time from which the thread is off the CPU, and why.
-    pub(crate) fn off(&self) -> Option<(u64, OffCpu)> {
-        self.off
+    pub(crate) fn off_cpu(&self) -> Option<(u64, OffCpu)> {
+        self.off_cpu
     }
 
     fn push(&mut self, start: u64, end: u64, seen: u64, activity: Activity) {
         if end > start {
-            self.intervals.push_back(Interval { start, end, seen, activity });
+            self.intervals.push_back(Interval { start, end, recorded_at: seen, activity });
         }
     }
 
     /// The first interval that was written down later. It is asked for what happened a moment ago, so the search begins at
     /// the end: in the middle of a long past nothing is in the cache.
-    fn first_seen_after(&self, from: u64) -> usize {
+    fn first_recorded_after(&self, from: u64) -> usize {
         let count = self.intervals.len();
         let mut back = 16;
-        while back < count && self.intervals[count - back].seen > from {
+        while back < count && self.intervals[count - back].recorded_at > from {
             back *= 2;
         }
         let (mut low, mut high) = (count.saturating_sub(back), count);
         while low < high {
             let middle = low + (high - low) / 2;
-            if self.intervals[middle].seen <= from { low = middle + 1 } else { high = middle }
+            if self.intervals[middle].recorded_at <= from { low = middle + 1 } else { high = middle }
         }
         low
     }
 
     /// Intervals of the thread between two times.
     fn between(&self, from: u64, to: u64) -> Vec<Interval> {
-        let first = self.first_seen_after(from);
+        let first = self.first_recorded_after(from);
         let later = self.intervals.range(first..);
         later.filter(|interval| interval.end > from && interval.start < to).copied().collect()
     }
@@ -121,24 +123,24 @@ impl Past {
 
 /// The past of all threads, and of all locks.
 #[derive(Clone, Debug, Default)]
-pub struct Memory {
-    threads: Map<u32, Past>,
+pub struct TraceHistory {
+    threads: Map<u32, ThreadHistory>,
     holds: Holds,
     count: usize,
     /// Intervals seen before this time may have been forgotten.
     forgotten: u64,
-    unsure: Unsure,
+    clock_gaps: ClockGaps,
 }
 
-impl Memory {
+impl TraceHistory {
     fn take(&mut self, event: &Event) {
-        match event.what {
-            What::Held { lock, site, hold, .. } => {
+        match event.kind {
+            EventKind::Held { lock, site, hold, .. } => {
                 let start = event.time.saturating_sub(hold);
-                self.holds.held(lock, Hold { thread: event.thread, site, start, end: event.time });
+                self.holds.add(lock, Hold { thread: event.thread, site, start, end: event.time });
             }
-            What::Acquired { lock, site, .. } => self.holds.acquired(lock, event.thread, site, event.time),
-            What::Released { lock, .. } => self.holds.released(lock, event.thread, event.time),
+            EventKind::Acquired { lock, site, .. } => self.holds.acquired(lock, event.thread, site, event.time),
+            EventKind::Released { lock, .. } => self.holds.released(lock, event.thread, event.time),
             _ => {}
         }
         if self.threads.len() >= THREADS && !self.threads.contains_key(&event.thread) {
@@ -147,34 +149,34 @@ impl Memory {
         }
         let past = self.threads.entry(event.thread).or_default();
         let before = past.intervals.len();
-        past.take(event, &self.unsure);
+        past.add_event(event, &self.clock_gaps);
         self.count += past.intervals.len() - before;
         if self.count >= MOST {
-            self.forget();
+            self.discard_half();
         }
     }
 
     /// Forgets the older half.
-    fn forget(&mut self) {
+    fn discard_half(&mut self) {
         let keep = (MOST / 2 / self.threads.len().max(1)).max(1);
         self.count = 0;
         for past in self.threads.values_mut() {
             let surplus = past.intervals.len().saturating_sub(keep);
             if let Some(last) = past.intervals.drain(..surplus).next_back() {
-                self.forgotten = self.forgotten.max(last.seen);
+                self.forgotten = self.forgotten.max(last.recorded_at);
             }
             self.count += past.intervals.len();
         }
         // Threads of which nothing is left have probably ended.
-        self.threads.retain(|_, past| !past.intervals.is_empty() || past.off.is_some());
+        self.threads.retain(|_, past| !past.intervals.is_empty() || past.off_cpu.is_some());
     }
 
     /// Intervals of a thread between two times, in the order of being written down.
     pub fn between(&self, thread: u32, from: u64, to: u64) -> Vec<Interval> {
         let Some(past) = self.threads.get(&thread) else { return Vec::new() };
         let mut intervals = past.between(from, to);
-        if let Some((since, why)) = past.off.filter(|(since, _)| *since < to) {
-            intervals.push(Interval { start: since, end: to, seen: to, activity: Activity::Off(why) });
+        if let Some((since, why)) = past.off_cpu.filter(|(since, _)| *since < to) {
+            intervals.push(Interval { start: since, end: to, recorded_at: to, activity: Activity::Off(why) });
         }
         intervals
     }
@@ -186,8 +188,8 @@ impl Memory {
 
     /// Where a request's time went.
     pub fn breakdown(&self, request: &Request) -> Breakdown {
-        let mut breakdown = breakdown::of(request, |thread, from, to| self.between(thread, from, to));
-        breakdown.incomplete = request.cut || (self.forgotten > 0 && request.start < self.forgotten);
+        let mut breakdown = breakdown::break_down(request, |thread, from, to| self.between(thread, from, to));
+        breakdown.incomplete = request.truncated || (self.forgotten > 0 && request.start < self.forgotten);
         breakdown
     }
 
@@ -195,7 +197,7 @@ impl Memory {
     pub fn stacks(&self, request: &Request, mut visit: impl FnMut(&[Activity], u64, u64)) {
         for work in &request.work {
             let mut intervals = self.between(work.thread, work.start, work.end);
-            sweep(&mut intervals, work.start, work.end, &mut visit);
+            walk_stacks(&mut intervals, work.start, work.end, &mut visit);
         }
     }
 
@@ -209,15 +211,15 @@ impl Memory {
 #[derive(Debug)]
 pub struct Follower {
     selector: Selector,
-    memory: Memory,
+    history: TraceHistory,
     ended: VecDeque<(u64, Request)>,
 }
 
 impl Follower {
     /// A follower of a trace that looks for these requests.
     pub fn new(trace: &Trace, selection: &Selection) -> Follower {
-        let memory = Memory { unsure: Unsure::of(trace), ..Memory::default() };
-        Follower { selector: Selector::new(selection), memory, ended: VecDeque::new() }
+        let memory = TraceHistory { clock_gaps: ClockGaps::from_trace(trace), ..TraceHistory::default() };
+        Follower { selector: Selector::new(selection), history: memory, ended: VecDeque::new() }
     }
 
     /// Takes the next event in the order of time; hands out requests that ended a moment ago.
@@ -225,21 +227,21 @@ impl Follower {
         &mut self,
         event: &Event,
         symbols: &mut Symbols,
-        mut done: impl FnMut(&Request, &Memory, &mut Symbols),
+        mut done: impl FnMut(&Request, &TraceHistory, &mut Symbols),
     ) {
         while self.ended.front().is_some_and(|(due, _)| *due <= event.time) || self.ended.len() >= MOST / 8 {
             let Some((_, request)) = self.ended.pop_front() else { break };
-            done(&request, &self.memory, symbols);
+            done(&request, &self.history, symbols);
         }
-        self.memory.take(event);
+        self.history.take(event);
         let ended = &mut self.ended;
-        self.selector.event(event, |request| ended.push_back((event.time.saturating_add(AFTER), request)));
+        self.selector.event(event, |request| ended.push_back((event.time.saturating_add(GRACE), request)));
     }
 
     /// Hands out the rest; how many requests have not ended.
-    pub fn finish(mut self, symbols: &mut Symbols, mut done: impl FnMut(&Request, &Memory, &mut Symbols)) -> u64 {
+    pub fn finish(mut self, symbols: &mut Symbols, mut done: impl FnMut(&Request, &TraceHistory, &mut Symbols)) -> u64 {
         for (_, request) in std::mem::take(&mut self.ended) {
-            done(&request, &self.memory, symbols);
+            done(&request, &self.history, symbols);
         }
         self.selector.unfinished()
     }

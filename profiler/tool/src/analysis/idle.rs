@@ -33,11 +33,11 @@ const PATHS: [(&str, &str); 9] = [
 
 /// Whether the function with this name waits for something to do.
 pub fn is_idle(name: &str) -> bool {
-    LOOPS.contains(&name) || PATHS.iter().any(|(begin, end)| of(name).starts_with(begin) && name.ends_with(end))
+    LOOPS.contains(&name) || PATHS.iter().any(|(begin, end)| type_path(name).starts_with(begin) && name.ends_with(end))
 }
 
 /// Path of the type whose function it is: `<mio::poll::Poll>::poll` is `mio::poll::Poll`'s.
-fn of(name: &str) -> &str {
+fn type_path(name: &str) -> &str {
     name.strip_prefix('<').unwrap_or(name)
 }
 

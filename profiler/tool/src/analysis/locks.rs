@@ -25,7 +25,7 @@ pub struct Hold {
 /// Holds of all locks.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Holds {
-    past: Map<u64, VecDeque<Hold>>,
+    released_holds: Map<u64, VecDeque<Hold>>,
     count: usize,
     /// Locks that are held now and whose release comes as an event of its own.
     present: BTreeMap<(u64, u32), (u64, u64)>,
@@ -48,15 +48,15 @@ impl Holds {
         if let Some(thread) = whose
             && let Some((site, start)) = self.present.remove(&(lock, thread))
         {
-            self.held(lock, Hold { thread, site, start, end: at });
+            self.add(lock, Hold { thread, site, start, end: at });
         }
     }
 
-    pub(super) fn held(&mut self, lock: u64, hold: Hold) {
+    pub(super) fn add(&mut self, lock: u64, hold: Hold) {
         if self.count >= MOST {
-            self.forget_half();
+            self.discard_half();
         }
-        let holds = self.past.entry(lock).or_default();
+        let holds = self.released_holds.entry(lock).or_default();
         if holds.len() >= PER_LOCK {
             holds.pop_front();
             self.count -= 1;
@@ -65,21 +65,21 @@ impl Holds {
         self.count += 1;
     }
 
-    fn forget_half(&mut self) {
-        let mut ends: Vec<u64> = self.past.values().flatten().map(|hold| hold.end).collect();
+    fn discard_half(&mut self) {
+        let mut ends: Vec<u64> = self.released_holds.values().flatten().map(|hold| hold.end).collect();
         let middle = ends.len() / 2;
         let (_, median, _) = ends.select_nth_unstable(middle);
         let median = *median;
-        self.past.retain(|_, holds| {
+        self.released_holds.retain(|_, holds| {
             holds.retain(|hold| hold.end > median);
             !holds.is_empty()
         });
-        self.count = self.past.values().map(VecDeque::len).sum();
+        self.count = self.released_holds.values().map(VecDeque::len).sum();
     }
 
     /// The holds of a lock by others between two times, cut to them.
     pub(super) fn between(&self, lock: u64, waiter: u32, from: u64, to: u64) -> Vec<Hold> {
-        let past = self.past.get(&lock).into_iter().flatten().copied();
+        let past = self.released_holds.get(&lock).into_iter().flatten().copied();
         let present = self.present.range((lock, 0)..=(lock, u32::MAX));
         let present =
             present.map(|((_, thread), (site, start))| Hold { thread: *thread, site: *site, start: *start, end: to });

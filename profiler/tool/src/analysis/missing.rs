@@ -3,13 +3,13 @@
 
 use serde::Serialize;
 
-use crate::format::What;
-use crate::format::meta::Share;
-use crate::trace::{Trace, TraceError, Watch};
+use crate::format::EventKind;
+use crate::format::meta::OverheadReport;
+use crate::trace::{ProgressCallback, Trace, TraceError};
 
 /// Parts of a run that its recording missed. Shares are from 0 to 1.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
-pub struct Missing {
+pub struct RecordingGaps {
     /// Share of the time in which the clock stood still.
     pub stood: f64,
     /// Share of the calls that are missing, if those that were recorded are like those that were not.
@@ -19,7 +19,7 @@ pub struct Missing {
     /// How far apart, in nanoseconds.
     pub coarse_tick: u64,
     /// Price of a recording that was told to keep to a share of the CPU, and what was left out for that.
-    pub share: Option<Share>,
+    pub share: Option<OverheadReport>,
 }
 
 /// Steps per doubling of a duration.
@@ -30,34 +30,34 @@ const LENGTHS: usize = 64 * 8;
 ///
 /// # Errors
 /// When the trace can't be read any more, or the watcher stops it.
-pub fn missing(trace: &Trace, watch: &mut Watch<'_>) -> Result<Missing, TraceError> {
+pub fn missing(trace: &Trace, watch: &mut ProgressCallback<'_>) -> Result<RecordingGaps, TraceError> {
     let (pace, span) = (trace.pace(), trace.counts().span().max(1) as f64);
-    let mut missing = Missing {
-        stood: (pace.stood as f64 / span).min(1.0),
+    let mut missing = RecordingGaps {
+        stood: (pace.stopped as f64 / span).min(1.0),
         calls: 0.0,
         coarse: (pace.coarse as f64 / span).min(1.0),
         coarse_tick: pace.coarse_tick,
         share: trace.share().cloned(),
     };
-    if pace.stills.is_empty() || trace.counts().calls == 0 {
+    if pace.stops.is_empty() || trace.counts().calls == 0 {
         return Ok(missing);
     }
     let mut lengths = vec![0_u64; LENGTHS];
     trace.overlapping(0, u64::MAX, watch, |event| {
-        if let What::Call { duration, .. } = event.what {
+        if let EventKind::Call { duration, .. } = event.kind {
             lengths[length(duration)] += 1;
         }
     })?;
     // How much the program did in each, relative to its usual: where nothing runs, nothing is missed.
     let usual = (pace.used as f64 / span).max(0.01);
     let stills: Vec<(f64, f64)> = pace
-        .stills
+        .stops
         .iter()
         .map(|still| (still.length as f64, (still.used as f64 / still.length.max(1) as f64 / usual).min(span)))
         .collect();
     // Of all that stood only a part may be listed.
     let listed: f64 = stills.iter().map(|(length, _)| length).sum();
-    let scale = (pace.stood as f64 / listed.max(1.0)).max(1.0);
+    let scale = (pace.stopped as f64 / listed.max(1.0)).max(1.0);
     let (mut seen, mut lost) = (0.0, 0.0);
     for (index, count) in lengths.iter().enumerate().filter(|(_, count)| **count > 0) {
         let duration = (index as f64 / STEPS).exp2();
@@ -75,14 +75,14 @@ fn length(duration: u64) -> usize {
     ((duration.max(1) as f64).log2() * STEPS) as usize
 }
 
-impl Missing {
+impl RecordingGaps {
     /// In a sentence; `None` if there is nothing to say.
-    pub fn words(&self) -> Option<String> {
+    pub fn describe(&self) -> Option<String> {
         let mut parts = Vec::new();
         if self.coarse >= 0.01 {
             parts.push(format!(
                 "calls shorter than {} may be missing: the machine was busy for {:.0} % of the time",
-                crate::span::show(self.coarse_tick.saturating_mul(2)),
+                crate::span::format_nanos(self.coarse_tick.saturating_mul(2)),
                 self.coarse * 100.0
             ));
         }
@@ -96,14 +96,14 @@ impl Missing {
         if let Some(share) =
             self.share.as_ref().filter(|share| share.missed > 0 || share.holders || share.waits || share.sched)
         {
-            parts.push(left_out(share));
+            parts.push(describe_omitted(share));
         }
         (!parts.is_empty()).then(|| parts.join("; "))
     }
 }
 
 /// Words for what was left out to keep to the share.
-fn left_out(share: &Share) -> String {
+fn describe_omitted(share: &OverheadReport) -> String {
     let mut what = Vec::new();
     if share.missed > 0 {
         what.push(format!(
@@ -111,7 +111,7 @@ fn left_out(share: &Share) -> String {
             share.left_out,
             share.functions,
             share.missed as f64 * 100.0 / share.calls.max(1) as f64,
-            crate::span::show(share.longest)
+            crate::span::format_nanos(share.longest)
         ));
     }
     for (is_out, name) in

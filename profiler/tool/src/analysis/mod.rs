@@ -3,6 +3,7 @@
 
 pub mod activity;
 pub mod breakdown;
+pub(crate) mod clock_gaps;
 pub mod culprit;
 mod findings;
 pub mod follow;
@@ -17,7 +18,6 @@ pub mod suggest;
 pub mod sums;
 pub mod tail;
 pub mod timeline;
-pub(crate) mod unsure;
 
 pub use activity::{Activity, Interval};
 pub use breakdown::{Breakdown, Cause};

@@ -33,7 +33,7 @@ pub fn is_called(function: &str, name: &str) -> bool {
 }
 
 /// Whether a function was compiled for the body of the `async fn` with this name: its type is among the parameters.
-pub(crate) fn is_for(function: &str, name: &str) -> bool {
+pub(crate) fn is_async_body_of(function: &str, name: &str) -> bool {
     let mut rest = function;
     while let Some(at) = rest.find(name) {
         let before = rest[..at].chars().next_back();
@@ -110,10 +110,14 @@ mod tests {
     #[test]
     fn a_future_is_among_the_parameters_of_what_polls_it() {
         let poll = "<a::Timeout<newapp::dear::{closure#0}> as core::future::Future>::poll";
-        assert!(is_for(poll, "newapp::dear") && is_for(poll, "dear"));
-        assert!(is_for("<newapp::dear as axum::Handler<((),), ()>>::call::{closure#0}", "newapp::dear"));
-        assert!(!is_for("<newapp::dear as axum::Handler<((),), ()>>::call", "newapp::dear"));
-        assert!(!is_for(poll, "ear") && !is_for(poll, "newapp::cheap") && !is_for("newapp::dear", "dear"));
+        assert!(is_async_body_of(poll, "newapp::dear") && is_async_body_of(poll, "dear"));
+        assert!(is_async_body_of("<newapp::dear as axum::Handler<((),), ()>>::call::{closure#0}", "newapp::dear"));
+        assert!(!is_async_body_of("<newapp::dear as axum::Handler<((),), ()>>::call", "newapp::dear"));
+        assert!(
+            !is_async_body_of(poll, "ear")
+                && !is_async_body_of(poll, "newapp::cheap")
+                && !is_async_body_of("newapp::dear", "dear")
+        );
     }
 
     #[test]

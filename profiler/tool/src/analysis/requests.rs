@@ -1,23 +1,23 @@
 //! Requests: from their starts, blocks and ends to when they began, where they were worked on and where they waited.
 
-use crate::format::{Event, What};
+use crate::format::{Event, EventKind};
 use crate::hash::Map;
 
 /// Requests that are open at a time; of more, those that began first are given up: their ends are missing.
 const OPEN: usize = 1 << 17;
 /// Stretches of work and of waiting of one request that are remembered.
-const PIECES: usize = 4096;
+const SPANS_MAX: usize = 4096;
 
 /// Such stretches of all open requests together.
-const PIECES_IN_ALL: usize = 1 << 20;
+const TOTAL_SPANS_MAX: usize = 1 << 20;
 /// Lists that are kept to be used again.
-const SPARE: usize = 1 << 10;
+const FREE_LISTS_MAX: usize = 1 << 10;
 /// From how many threads on those without a request are forgotten.
 const THREADS: usize = 1 << 12;
 
 /// A thread worked on a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Work {
+pub struct WorkSpan {
     /// Which thread.
     pub thread: u32,
     /// From when.
@@ -36,11 +36,11 @@ pub struct Request {
     /// When it was over.
     pub end: u64,
     /// Which threads worked on it, and when.
-    pub work: Vec<Work>,
+    pub work: Vec<WorkSpan>,
     /// Queues it waited in: address (0 unknown), from, until.
     pub queued: Vec<(u64, u64, u64)>,
     /// Whether some stretches were left out, because there were too many.
-    pub cut: bool,
+    pub truncated: bool,
     /// Number of its label's text; 0 without one.
     pub label: u32,
     /// Time in which its thread waited for something to do, which is not the request's.
@@ -55,7 +55,7 @@ impl Request {
 }
 
 #[derive(Clone, Debug)]
-struct Open {
+struct OpenRequest {
     request: Request,
     /// Threads that work on it now, and since when.
     running: Vec<(u32, u64)>,
@@ -65,13 +65,13 @@ struct Open {
 /// Follows requests through events in the order of time.
 #[derive(Clone, Debug, Default)]
 pub struct Tracker {
-    open: Map<u64, Open>,
+    open: Map<u64, OpenRequest>,
     /// Requests that each thread works on.
     threads: Map<u32, Vec<u64>>,
     /// Lists of requests that are over, to be used again.
-    spare: Vec<Vec<(u32, u64)>>,
+    free_lists: Vec<Vec<(u32, u64)>>,
     /// Requests that were given up.
-    given_up: u64,
+    abandoned: u64,
     /// Starts since stretches were last counted.
     starts: usize,
 }
@@ -80,28 +80,28 @@ impl Tracker {
     /// Whether an event is about requests.
     pub fn concerns(event: &Event) -> bool {
         matches!(
-            event.what,
-            What::RequestStart { .. }
-                | What::RequestBlock { .. }
-                | What::RequestEnd { .. }
-                | What::RequestEndAll
-                | What::RequestLabel { .. }
+            event.kind,
+            EventKind::RequestStart { .. }
+                | EventKind::RequestBlock { .. }
+                | EventKind::RequestEnd { .. }
+                | EventKind::RequestEndAll
+                | EventKind::RequestLabel { .. }
         )
     }
 
     /// Takes an event; hands requests that it ends to `done`.
     pub fn event(&mut self, event: &Event, mut done: impl FnMut(Request)) {
         let (thread, now) = (event.thread, event.time);
-        match event.what {
-            What::RequestStart { id, .. } => self.start(id, thread, now),
-            What::RequestBlock { id, queue } => self.block(id, thread, now, queue.unwrap_or(0)),
-            What::RequestLabel { id, label } => {
+        match event.kind {
+            EventKind::RequestStart { id, .. } => self.start(id, thread, now),
+            EventKind::RequestBlock { id, queue } => self.block(id, thread, now, queue.unwrap_or(0)),
+            EventKind::RequestLabel { id, label } => {
                 if let Some(open) = self.open.get_mut(&id) {
                     open.request.label = label;
                 }
             }
-            What::RequestEnd { id } => self.end(id, now).into_iter().for_each(done),
-            What::RequestEndAll => {
+            EventKind::RequestEnd { id } => self.end(id, now).into_iter().for_each(done),
+            EventKind::RequestEndAll => {
                 for id in self.threads.remove(&thread).unwrap_or_default() {
                     self.end(id, now).into_iter().for_each(&mut done);
                 }
@@ -112,37 +112,38 @@ impl Tracker {
 
     /// How many have begun and not ended, and how many were given up.
     pub fn unfinished(&self) -> u64 {
-        self.open.len() as u64 + self.given_up
+        self.open.len() as u64 + self.abandoned
     }
 
     fn start(&mut self, id: u64, thread: u32, now: u64) {
         self.starts += 1;
         let new = !self.open.contains_key(&id);
-        if self.open.len() >= OPEN && new || self.starts >= PIECES_IN_ALL && self.pieces() >= PIECES_IN_ALL / 2 {
+        if self.open.len() >= OPEN && new || self.starts >= TOTAL_SPANS_MAX && self.span_count() >= TOTAL_SPANS_MAX / 2
+        {
             self.give_up_half();
         }
-        let open = self.open.entry(id).or_insert_with(|| Open {
+        let open = self.open.entry(id).or_insert_with(|| OpenRequest {
             request: Request {
                 id,
                 start: now,
                 end: now,
                 work: Vec::new(),
                 queued: Vec::new(),
-                cut: false,
+                truncated: false,
                 label: 0,
                 idle: 0,
             },
-            running: self.spare.pop().unwrap_or_default(),
+            running: self.free_lists.pop().unwrap_or_default(),
             waits: None,
         });
         if let Some((queue, since)) = open.waits.take() {
-            if open.request.queued.len() < PIECES {
+            if open.request.queued.len() < SPANS_MAX {
                 open.request.queued.push((queue, since, now));
             } else {
-                open.request.cut = true;
+                open.request.truncated = true;
             }
         }
-        if open.running.iter().all(|(working, _)| *working != thread) && open.running.len() < PIECES {
+        if open.running.iter().all(|(working, _)| *working != thread) && open.running.len() < SPANS_MAX {
             open.running.push((thread, now));
             self.threads.entry(thread).or_default().push(id);
         }
@@ -163,8 +164,8 @@ impl Tracker {
             leave(&mut self.threads, *thread, id);
         }
         stop(&mut open, now, |_| true);
-        if self.spare.len() < SPARE {
-            self.spare.push(std::mem::take(&mut open.running));
+        if self.free_lists.len() < FREE_LISTS_MAX {
+            self.free_lists.push(std::mem::take(&mut open.running));
         }
         let mut request = open.request;
         if let Some((queue, since)) = open.waits {
@@ -175,7 +176,7 @@ impl Tracker {
     }
 
     /// Stretches of all open requests.
-    fn pieces(&mut self) -> usize {
+    fn span_count(&mut self) -> usize {
         self.starts = 0;
         self.open.values().map(|open| open.request.work.len() + open.request.queued.len()).sum()
     }
@@ -187,7 +188,7 @@ impl Tracker {
         let median = *median;
         let before = self.open.len();
         self.open.retain(|_, open| open.request.start > median);
-        self.given_up += (before - self.open.len()) as u64;
+        self.abandoned += (before - self.open.len()) as u64;
         let open = &self.open;
         self.threads.retain(|_, ids| {
             ids.retain(|id| open.contains_key(id));
@@ -196,16 +197,16 @@ impl Tracker {
     }
 }
 
-fn stop(open: &mut Open, now: u64, which: impl Fn(u32) -> bool) {
+fn stop(open: &mut OpenRequest, now: u64, which: impl Fn(u32) -> bool) {
     let request = &mut open.request;
     open.running.retain(|(thread, since)| {
         if !which(*thread) {
             return true;
         }
-        if request.work.len() < PIECES {
-            request.work.push(Work { thread: *thread, start: *since, end: now });
+        if request.work.len() < SPANS_MAX {
+            request.work.push(WorkSpan { thread: *thread, start: *since, end: now });
         } else {
-            request.cut = true;
+            request.truncated = true;
         }
         false
     });
@@ -225,10 +226,10 @@ fn leave(threads: &mut Map<u32, Vec<u64>>, thread: u32, id: u64) {
 mod tests {
     use super::*;
 
-    fn all(events: &[(u32, u64, What)]) -> (Vec<Request>, u64) {
+    fn all(events: &[(u32, u64, EventKind)]) -> (Vec<Request>, u64) {
         let (mut tracker, mut requests) = (Tracker::default(), Vec::new());
         for (thread, time, what) in events {
-            tracker.event(&Event { time: *time, thread: *thread, what: *what }, |request| requests.push(request));
+            tracker.event(&Event { time: *time, thread: *thread, kind: *what }, |request| requests.push(request));
         }
         (requests, tracker.unfinished())
     }
@@ -236,15 +237,24 @@ mod tests {
     #[test]
     fn a_request_moves_between_threads() {
         let (requests, unfinished) = all(&[
-            (1, 10, What::RequestStart { id: 7, queue: None }),
-            (1, 20, What::RequestBlock { id: 7, queue: Some(9) }),
-            (2, 50, What::RequestStart { id: 7, queue: Some(9) }),
-            (2, 60, What::RequestEnd { id: 7 }),
+            (1, 10, EventKind::RequestStart { id: 7, queue: None }),
+            (1, 20, EventKind::RequestBlock { id: 7, queue: Some(9) }),
+            (2, 50, EventKind::RequestStart { id: 7, queue: Some(9) }),
+            (2, 60, EventKind::RequestEnd { id: 7 }),
         ]);
-        let work = vec![Work { thread: 1, start: 10, end: 20 }, Work { thread: 2, start: 50, end: 60 }];
+        let work = vec![WorkSpan { thread: 1, start: 10, end: 20 }, WorkSpan { thread: 2, start: 50, end: 60 }];
         assert_eq!(
             requests,
-            [Request { id: 7, start: 10, end: 60, work, queued: vec![(9, 20, 50)], cut: false, label: 0, idle: 0 }]
+            [Request {
+                id: 7,
+                start: 10,
+                end: 60,
+                work,
+                queued: vec![(9, 20, 50)],
+                truncated: false,
+                label: 0,
+                idle: 0
+            }]
         );
         assert_eq!(unfinished, 0);
     }
@@ -252,26 +262,26 @@ mod tests {
     #[test]
     fn a_label_stays_until_the_end() {
         let (requests, _) = all(&[
-            (1, 1, What::RequestLabel { id: 7, label: 3 }),
-            (1, 2, What::RequestStart { id: 7, queue: None }),
-            (1, 3, What::RequestLabel { id: 7, label: 4 }),
-            (2, 4, What::RequestLabel { id: 7, label: 5 }),
-            (1, 5, What::RequestEnd { id: 7 }),
-            (1, 6, What::RequestStart { id: 7, queue: None }),
-            (1, 7, What::RequestEnd { id: 7 }),
+            (1, 1, EventKind::RequestLabel { id: 7, label: 3 }),
+            (1, 2, EventKind::RequestStart { id: 7, queue: None }),
+            (1, 3, EventKind::RequestLabel { id: 7, label: 4 }),
+            (2, 4, EventKind::RequestLabel { id: 7, label: 5 }),
+            (1, 5, EventKind::RequestEnd { id: 7 }),
+            (1, 6, EventKind::RequestStart { id: 7, queue: None }),
+            (1, 7, EventKind::RequestEnd { id: 7 }),
         ]);
         assert_eq!(requests.iter().map(|one| one.label).collect::<Vec<_>>(), [5, 0]);
     }
 
     #[test]
     fn a_batch_ends_at_once_and_ids_are_used_again() {
-        let start = |id| What::RequestStart { id, queue: None };
+        let start = |id| EventKind::RequestStart { id, queue: None };
         let (requests, unfinished) = all(&[
             (1, 1, start(1)),
             (1, 2, start(2)),
-            (1, 3, What::RequestEndAll),
+            (1, 3, EventKind::RequestEndAll),
             (1, 4, start(1)),
-            (1, 5, What::RequestEnd { id: 1 }),
+            (1, 5, EventKind::RequestEnd { id: 1 }),
             (2, 6, start(3)),
         ]);
         assert_eq!(
@@ -285,9 +295,9 @@ mod tests {
     fn ends_without_a_beginning_are_nothing() {
         assert_eq!(
             all(&[
-                (1, 1, What::RequestEnd { id: 1 }),
-                (1, 2, What::RequestEndAll),
-                (1, 3, What::RequestBlock { id: 4, queue: None })
+                (1, 1, EventKind::RequestEnd { id: 1 }),
+                (1, 2, EventKind::RequestEndAll),
+                (1, 3, EventKind::RequestBlock { id: 4, queue: None })
             ]),
             (vec![], 0)
         );

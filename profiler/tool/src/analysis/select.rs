@@ -5,19 +5,19 @@ use std::sync::Arc;
 
 use super::idle::is_idle;
 pub use super::names::is_called;
-use super::names::{is_drop, is_for, without_closures};
-use super::requests::{Request, Tracker, Work};
-use crate::format::{Event, What};
+use super::names::{is_async_body_of, is_drop, without_closures};
+use super::requests::{Request, Tracker, WorkSpan};
+use crate::format::{Event, EventKind};
 use crate::hash::{Map, Set};
 use crate::symbols::Symbols;
-use crate::trace::{Trace, TraceError, Watch};
+use crate::trace::{ProgressCallback, Trace, TraceError};
 
 /// Functions that are told apart.
-const KNOWN: usize = 1 << 18;
+const FUNCTIONS_MAX: usize = 1 << 18;
 /// Callers of one function that are told apart.
 const CALLERS: usize = 64;
 /// Functions that are looked through for others that are executed in line.
-const LOOKED_THROUGH: usize = 1 << 12;
+const SEARCHED_MAX: usize = 1 << 12;
 /// Waits for work of one thread that are remembered, and threads whose are.
 const WAITS: usize = 1 << 12;
 const THREADS: usize = 1 << 12;
@@ -38,9 +38,9 @@ pub struct Functions {
     /// Functions that wait for work: time in them is no part of a request.
     idle: Arc<Set<u64>>,
     /// Functions in which the one that was asked for is executed in line: it has no calls of its own.
-    pub in_line: Vec<String>,
+    pub inlined_into: Vec<String>,
     /// Function that calls it several times per call of its own, and how often: as a state machine is called for one request.
-    pub several_in: Option<(String, f64)>,
+    pub repeat_caller: Option<(String, f64)>,
 }
 
 impl Functions {
@@ -49,16 +49,16 @@ impl Functions {
     ///
     /// # Errors
     /// When the trace can't be read any more, or the watcher stops it.
-    pub fn named(
+    pub fn find(
         trace: &Trace,
         symbols: &mut Symbols,
         name: &str,
-        watch: &mut Watch<'_>,
+        watch: &mut ProgressCallback<'_>,
     ) -> Result<Functions, TraceError> {
         let recorded = recorded(trace, watch)?;
         let names: Map<u64, String> = recorded
             .iter()
-            .map(|(function, seen)| (*function, symbols.place(*function, seen.time).function()))
+            .map(|(function, seen)| (*function, symbols.location(*function, seen.time).function()))
             .collect();
         let all = |is_meant: &dyn Fn(&str) -> bool| -> Set<u64> {
             names.iter().filter(|(_, name)| is_meant(name)).map(|(function, _)| *function).collect()
@@ -70,15 +70,15 @@ impl Functions {
         }
         let mut in_line = Vec::new();
         if addresses.is_empty() {
-            let mut often: Vec<(&u64, &Seen)> = recorded.iter().collect();
+            let mut often: Vec<(&u64, &FunctionCalls)> = recorded.iter().collect();
             often.sort_by_key(|(function, seen)| (std::cmp::Reverse(seen.calls), **function));
             let is_candidate = |function: &u64| !is_idle(&names[function]) && !is_drop(&names[function]);
-            for (function, seen) in
-                often.into_iter().take(LOOKED_THROUGH).filter(|(function, _)| is_candidate(function))
+            for (function, seen) in often.into_iter().take(SEARCHED_MAX).filter(|(function, _)| is_candidate(function))
             {
                 let is_in_line = |other: &String| is_called(other, name) || is_called(without_closures(other), name);
-                let is_in = symbols.in_line(*function, seen.time).iter().any(is_in_line);
-                if is_in || symbols.whole_name(*function, seen.time).is_some_and(|whole| is_for(&whole, name)) {
+                let is_in = symbols.inlined_functions(*function, seen.time).iter().any(is_in_line);
+                if is_in || symbols.full_name(*function, seen.time).is_some_and(|whole| is_async_body_of(&whole, name))
+                {
                     addresses.insert(*function);
                 }
             }
@@ -94,7 +94,12 @@ impl Functions {
         in_line.dedup();
         let idle = all(&is_idle);
         let several_in = several_in(&addresses, &recorded, &names, symbols);
-        Ok(Functions { addresses: Arc::new(addresses), idle: Arc::new(idle), in_line, several_in })
+        Ok(Functions {
+            addresses: Arc::new(addresses),
+            idle: Arc::new(idle),
+            inlined_into: in_line,
+            repeat_caller: several_in,
+        })
     }
 
     /// Whether there is none.
@@ -106,7 +111,7 @@ impl Functions {
 /// The function from which most calls of these come, if each of its calls makes several of them.
 fn several_in(
     of: &Set<u64>,
-    recorded: &Map<u64, Seen>,
+    recorded: &Map<u64, FunctionCalls>,
     names: &Map<u64, String>,
     symbols: &mut Symbols,
 ) -> Option<(String, f64)> {
@@ -134,7 +139,7 @@ fn several_in(
 fn is_within(
     function: u64,
     of: &Set<u64>,
-    recorded: &Map<u64, Seen>,
+    recorded: &Map<u64, FunctionCalls>,
     names: &Map<u64, String>,
     symbols: &mut Symbols,
 ) -> bool {
@@ -154,7 +159,7 @@ fn is_within(
 
 /// Calls of a function.
 #[derive(Default)]
-struct Seen {
+struct FunctionCalls {
     calls: u64,
     /// When it was there last.
     time: u64,
@@ -162,11 +167,11 @@ struct Seen {
 }
 
 /// The functions that were recorded.
-fn recorded(trace: &Trace, watch: &mut Watch<'_>) -> Result<Map<u64, Seen>, TraceError> {
-    let mut functions: Map<u64, Seen> = Map::default();
+fn recorded(trace: &Trace, watch: &mut ProgressCallback<'_>) -> Result<Map<u64, FunctionCalls>, TraceError> {
+    let mut functions: Map<u64, FunctionCalls> = Map::default();
     trace.overlapping(0, u64::MAX, watch, |event| {
-        if let What::Call { function, caller, .. } = event.what
-            && (functions.len() < KNOWN || functions.contains_key(&function))
+        if let EventKind::Call { function, caller, .. } = event.kind
+            && (functions.len() < FUNCTIONS_MAX || functions.contains_key(&function))
         {
             let seen = functions.entry(function).or_default();
             (seen.calls, seen.time) = (seen.calls + 1, seen.time.max(event.time));
@@ -201,7 +206,7 @@ impl Selector {
     pub fn all(
         trace: &Trace,
         selection: &Selection,
-        watch: &mut Watch<'_>,
+        watch: &mut ProgressCallback<'_>,
         mut each: impl FnMut(Request),
     ) -> Result<(), TraceError> {
         let mut selector = Selector::new(selection);
@@ -212,7 +217,7 @@ impl Selector {
     pub fn concerns(selection: &Selection, event: &Event) -> bool {
         match selection {
             Selection::Marked => Tracker::concerns(event),
-            Selection::CallsOf(_) => matches!(event.what, What::Call { .. }),
+            Selection::CallsOf(_) => matches!(event.kind, EventKind::Call { .. }),
         }
     }
 
@@ -222,12 +227,12 @@ impl Selector {
             self.tracker.event(event, done);
             return;
         };
-        let What::Call { function, duration, .. } = event.what else { return };
+        let EventKind::Call { function, duration, .. } = event.kind else { return };
         let (start, end) = (event.time.saturating_sub(duration), event.time);
         if functions.addresses.contains(&function) {
             self.calls += 1;
             let (work, idle) = self.work(event.thread, start, end);
-            done(Request { id: self.calls, start, end, work, queued: Vec::new(), cut: false, label: 0, idle });
+            done(Request { id: self.calls, start, end, work, queued: Vec::new(), truncated: false, label: 0, idle });
         } else if functions.idle.contains(&function) {
             self.wait(event.thread, start, end);
         }
@@ -250,20 +255,20 @@ impl Selector {
     }
 
     /// The parts of a call in which its thread did not wait for work, and how long it waited in all.
-    fn work(&self, thread: u32, start: u64, end: u64) -> (Vec<Work>, u64) {
+    fn work(&self, thread: u32, start: u64, end: u64) -> (Vec<WorkSpan>, u64) {
         let waits = self.waits.get(&thread).into_iter().flatten();
         let (mut work, mut idle, mut from) = (Vec::new(), 0, start);
         for (begin, until) in waits.filter(|(begin, until)| *until > start && *begin < end) {
             let begin = (*begin).clamp(from, end);
             if begin > from {
-                work.push(Work { thread, start: from, end: begin });
+                work.push(WorkSpan { thread, start: from, end: begin });
             }
             let until = (*until).clamp(begin, end);
             idle += until - begin;
             from = until;
         }
         if end > from || work.is_empty() {
-            work.push(Work { thread, start: from, end });
+            work.push(WorkSpan { thread, start: from, end });
         }
         (work, idle)
     }
@@ -278,15 +283,15 @@ impl Selector {
 ///
 /// # Errors
 /// When the trace can't be read any more, or the watcher stops it.
-pub fn alike(
+pub fn similar_names(
     trace: &Trace,
     symbols: &mut Symbols,
     name: &str,
-    watch: &mut Watch<'_>,
+    watch: &mut ProgressCallback<'_>,
 ) -> Result<Vec<String>, TraceError> {
     let recorded = recorded(trace, watch)?;
     let mut names: Vec<String> =
-        recorded.into_iter().map(|(function, seen)| symbols.place(function, seen.time).function()).collect();
+        recorded.into_iter().map(|(function, seen)| symbols.location(function, seen.time).function()).collect();
     names.sort();
     names.dedup();
     names.sort_by_key(|other| distance(&last(other).to_lowercase(), &last(name).to_lowercase()));
@@ -336,9 +341,9 @@ mod tests {
         for (start, end) in [(0, 5), (22, 28), (20, 30), (50, 60)] {
             selector.wait(1, start, end);
         }
-        let at = |start, end| Work { thread: 1, start, end };
+        let at = |start, end| WorkSpan { thread: 1, start, end };
         assert_eq!(selector.work(1, 10, 100), (vec![at(10, 20), at(30, 50), at(60, 100)], 20));
         assert_eq!(selector.work(1, 25, 55), (vec![at(30, 50)], 10));
-        assert_eq!(selector.work(2, 10, 100), (vec![Work { thread: 2, start: 10, end: 100 }], 0));
+        assert_eq!(selector.work(2, 10, 100), (vec![WorkSpan { thread: 2, start: 10, end: 100 }], 0));
     }
 }

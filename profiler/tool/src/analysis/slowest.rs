@@ -11,11 +11,11 @@ use super::requests::Request;
 use super::select::Selection;
 use crate::histogram::Histogram;
 use crate::symbols::Symbols;
-use crate::trace::{Trace, TraceError, Watch};
+use crate::trace::{ProgressCallback, Trace, TraceError};
 
 /// A slow request. Spans in nanoseconds.
 #[derive(Clone, Debug, Serialize)]
-pub struct Slow {
+pub struct SlowRequest {
     /// Its id.
     pub id: u64,
     /// When it began, since the beginning of the trace.
@@ -34,11 +34,11 @@ pub struct Slow {
 
 /// All requests in numbers, and the slowest.
 #[derive(Clone, Debug, Default)]
-pub struct Requests {
+pub struct RequestSummary {
     /// Latencies of all.
     pub latencies: Histogram,
     /// The slowest first.
-    pub slowest: Vec<Slow>,
+    pub slowest: Vec<SlowRequest>,
     /// Begun and not ended.
     pub unfinished: u64,
 }
@@ -52,11 +52,11 @@ pub fn slowest(
     symbols: &mut Symbols,
     selection: &Selection,
     most: usize,
-    watch: &mut Watch<'_>,
-) -> Result<Requests, TraceError> {
+    watch: &mut ProgressCallback<'_>,
+) -> Result<RequestSummary, TraceError> {
     let mut latencies = Histogram::default();
     let mut kept: BTreeMap<(u64, Reverse<u64>, u64), (Request, Breakdown)> = BTreeMap::new();
-    let mut take = |request: &Request, memory: &super::follow::Memory| {
+    let mut take = |request: &Request, memory: &super::follow::TraceHistory| {
         latencies.record(request.latency());
         let key = (request.latency(), Reverse(request.start), request.id);
         if kept.len() < most || kept.first_key_value().is_some_and(|(least, _)| *least < key) {
@@ -79,14 +79,14 @@ pub fn slowest(
     for (request, breakdown) in kept.into_values().rev() {
         let mut causes: BTreeMap<String, u64> = BTreeMap::new();
         for (cause, nanos) in breakdown.causes.iter() {
-            *causes.entry(cause.words(symbols, request.end)).or_default() += nanos;
+            *causes.entry(cause.describe(symbols, request.end)).or_default() += nanos;
         }
         let mut causes: Vec<(String, u64)> = causes.into_iter().collect();
         causes.sort_by_key(|(_, nanos)| Reverse(*nanos));
         let mut threads: Vec<u32> = request.work.iter().map(|work| work.thread).collect();
         threads.sort_unstable();
         threads.dedup();
-        slowest.push(Slow {
+        slowest.push(SlowRequest {
             id: request.id,
             start: request.start.saturating_sub(trace.counts().first),
             latency: request.latency(),
@@ -96,5 +96,5 @@ pub fn slowest(
             incomplete: breakdown.incomplete,
         });
     }
-    Ok(Requests { latencies, slowest, unfinished })
+    Ok(RequestSummary { latencies, slowest, unfinished })
 }

@@ -8,11 +8,11 @@ use serde::Serialize;
 use super::idle::is_idle;
 use super::names::{is_drop, last_part, wraps};
 use crate::format::event::OffCpu;
-use crate::format::{Event, ObjectKind, What};
+use crate::format::{Event, EventKind, ObjectKind};
 use crate::hash::Map;
 use crate::histogram::Histogram;
 use crate::symbols::Symbols;
-use crate::trace::{Trace, TraceError, Watch};
+use crate::trace::{ProgressCallback, Trace, TraceError};
 
 /// Functions that are told apart, callers of each, and names that are suggested.
 const FUNCTIONS: usize = 1 << 12;
@@ -43,7 +43,7 @@ pub struct Candidate {
 
 /// Calls of a function with a name, or at an address.
 #[derive(Default)]
-struct Calls {
+struct CallStats {
     worked: Histogram,
     waited: u64,
     callers: Map<u64, u64>,
@@ -52,12 +52,12 @@ struct Calls {
 
 /// Times that a thread waited: from, until. In order, and none within another.
 #[derive(Default)]
-struct Waits {
+struct ThreadWaits {
     off: Option<(u64, OffCpu)>,
     past: VecDeque<(u64, u64)>,
 }
 
-impl Waits {
+impl ThreadWaits {
     fn push(&mut self, from: u64, until: u64) {
         while self.past.back().is_some_and(|(inner, _)| *inner >= from) {
             self.past.pop_back();
@@ -78,14 +78,14 @@ impl Waits {
 
     fn take(&mut self, event: &Event) {
         let now = event.time;
-        match event.what {
-            What::SwitchedOut { why, .. } => self.off = Some((now, why)),
-            What::Woken { .. } | What::SwitchedIn { .. } => {
+        match event.kind {
+            EventKind::SwitchedOut { reason: why, .. } => self.off = Some((now, why)),
+            EventKind::Woken { .. } | EventKind::SwitchedIn { .. } => {
                 if let Some((since, OffCpu::Blocked)) = self.off.take() {
                     self.push(since, now);
                 }
             }
-            What::Waited { object: ObjectKind::Condition, wait, .. } => self.push(now.saturating_sub(wait), now),
+            EventKind::Waited { object: ObjectKind::Condition, wait, .. } => self.push(now.saturating_sub(wait), now),
             _ => {}
         }
     }
@@ -95,9 +95,13 @@ impl Waits {
 ///
 /// # Errors
 /// When the trace can't be read any more, or the watcher stops it.
-pub fn candidates(trace: &Trace, symbols: &mut Symbols, watch: &mut Watch<'_>) -> Result<Vec<Candidate>, TraceError> {
-    let mut threads: Map<u32, Waits> = Map::default();
-    let mut functions: Map<u64, Calls> = Map::default();
+pub fn candidates(
+    trace: &Trace,
+    symbols: &mut Symbols,
+    watch: &mut ProgressCallback<'_>,
+) -> Result<Vec<Candidate>, TraceError> {
+    let mut threads: Map<u32, ThreadWaits> = Map::default();
+    let mut functions: Map<u64, CallStats> = Map::default();
     trace.in_order(
         watch,
         |_| true,
@@ -107,7 +111,7 @@ pub fn candidates(trace: &Trace, symbols: &mut Symbols, watch: &mut Watch<'_>) -
             }
             let waits = threads.entry(event.thread).or_default();
             waits.take(event);
-            let What::Call { function, caller, duration, .. } = event.what else { return };
+            let EventKind::Call { function, caller, duration, .. } = event.kind else { return };
             if functions.len() >= FUNCTIONS && !functions.contains_key(&function) {
                 return;
             }
@@ -124,7 +128,7 @@ pub fn candidates(trace: &Trace, symbols: &mut Symbols, watch: &mut Watch<'_>) -
 }
 
 /// A function by its name.
-struct Named {
+struct NamedFunction {
     name: String,
     worked: Histogram,
     waited: u64,
@@ -133,7 +137,7 @@ struct Named {
     is_own: bool,
 }
 
-fn ranked(trace: &Trace, symbols: &mut Symbols, functions: Map<u64, Calls>) -> Vec<Candidate> {
+fn ranked(trace: &Trace, symbols: &mut Symbols, functions: Map<u64, CallStats>) -> Vec<Candidate> {
     let named = named(symbols, functions);
     let busiest = named.values().map(|one| one.worked.total()).max().unwrap_or(0);
     let worked = trace.pace().used.max(busiest).max(1);
@@ -170,16 +174,16 @@ fn ranked(trace: &Trace, symbols: &mut Symbols, functions: Map<u64, Calls>) -> V
 }
 
 /// Functions by name, each with its caller.
-fn named(symbols: &mut Symbols, functions: Map<u64, Calls>) -> HashMap<String, Named> {
-    let mut named: HashMap<String, Named> = HashMap::new();
+fn named(symbols: &mut Symbols, functions: Map<u64, CallStats>) -> HashMap<String, NamedFunction> {
+    let mut named: HashMap<String, NamedFunction> = HashMap::new();
     for (function, calls) in functions {
-        let place = symbols.place(function, calls.time);
+        let place = symbols.location(function, calls.time);
         let is_own = place.source().and_then(|frame| frame.file.as_deref()).is_none_or(is_own);
         let name = place.function();
         let most = calls.callers.iter().max_by_key(|(caller, times)| (**times, **caller));
         let caller = most.filter(|(caller, _)| **caller != 0);
         let caller = caller.map(|(caller, times)| (symbols.caller(*caller, calls.time).function(), *times));
-        let one = named.entry(name.clone()).or_insert_with(|| Named {
+        let one = named.entry(name.clone()).or_insert_with(|| NamedFunction {
             name,
             worked: Histogram::default(),
             waited: 0,
@@ -202,12 +206,12 @@ fn is_own(file: &str) -> bool {
 }
 
 /// Whether a function is the same work as its caller, which is suggested then; or as the function that it wraps.
-fn is_same(one: &Named, named: &HashMap<String, Named>) -> bool {
-    let alike = |outer: &Named, inner: &Named| {
+fn is_same(one: &NamedFunction, named: &HashMap<String, NamedFunction>) -> bool {
+    let alike = |outer: &NamedFunction, inner: &NamedFunction| {
         let (a, b) = (outer.worked.count() as f64, inner.worked.count() as f64);
         b >= a * 0.9 && b <= a * 1.1 && inner.worked.total() as f64 >= outer.worked.total() as f64 * 0.9
     };
-    let is_named = |one: &Named| !(last_part(&one.name) == "poll" || wraps(&one.name, ""));
+    let is_named = |one: &NamedFunction| !(last_part(&one.name) == "poll" || wraps(&one.name, ""));
     let caller = one.caller.as_ref().and_then(|(caller, _)| named.get(caller));
     let within = caller.is_some_and(|caller| {
         caller.name != one.name
@@ -216,7 +220,7 @@ fn is_same(one: &Named, named: &HashMap<String, Named>) -> bool {
             && (caller.is_own || !one.is_own)
             && (is_named(caller) || !is_named(one))
     });
-    let calls_it = |other: &&Named| other.caller.as_ref().is_some_and(|(caller, _)| *caller == one.name);
+    let calls_it = |other: &&NamedFunction| other.caller.as_ref().is_some_and(|(caller, _)| *caller == one.name);
     let wraps_other = named.values().filter(calls_it).any(|inner| {
         inner.name != one.name
             && alike(one, inner)

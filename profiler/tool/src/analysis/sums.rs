@@ -13,12 +13,12 @@ const FEW: usize = 16;
 pub struct Sums<K> {
     list: Vec<(K, u64)>,
     /// Where in the list each key is, once there are many.
-    places: Map<K, usize>,
+    indices: Map<K, usize>,
 }
 
 impl<K> Default for Sums<K> {
     fn default() -> Sums<K> {
-        Sums { list: Vec::new(), places: Map::default() }
+        Sums { list: Vec::new(), indices: Map::default() }
     }
 }
 
@@ -28,7 +28,7 @@ impl<K: Copy + Eq + Hash> Sums<K> {
         let known = if self.list.len() <= FEW {
             self.list.iter().position(|(other, _)| *other == key)
         } else {
-            self.places.get(&key).copied()
+            self.indices.get(&key).copied()
         };
         match known {
             Some(place) => self.list[place].1 = self.list[place].1.saturating_add(nanos),
@@ -39,9 +39,9 @@ impl<K: Copy + Eq + Hash> Sums<K> {
     fn append(&mut self, key: K, nanos: u64) {
         self.list.push((key, nanos));
         if self.list.len() > FEW + 1 {
-            self.places.insert(key, self.list.len() - 1);
+            self.indices.insert(key, self.list.len() - 1);
         } else if self.list.len() == FEW + 1 {
-            self.places = self.list.iter().enumerate().map(|(place, (key, _))| (*key, place)).collect();
+            self.indices = self.list.iter().enumerate().map(|(place, (key, _))| (*key, place)).collect();
         }
     }
 

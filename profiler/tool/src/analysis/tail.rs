@@ -7,15 +7,15 @@ use serde::Serialize;
 
 use super::breakdown::Cause;
 use super::culprit::{Culprit, Groups, Tree, culprit};
-use super::findings::{Blame, CAUSES, Group, findings, grouped};
+use super::findings::{Blame, CAUSES, Group, findings, group_key};
 pub use super::findings::{Finding, Holder};
-use super::follow::{Follower, Memory};
+use super::follow::{Follower, TraceHistory};
 use super::requests::Request;
 use super::select::{Selection, Selector};
 use crate::hash::Map;
 use crate::histogram::Histogram;
 use crate::symbols::Symbols;
-use crate::trace::{Trace, TraceError, Watch};
+use crate::trace::{ProgressCallback, Trace, TraceError};
 
 /// The comparison. Spans in nanoseconds.
 #[derive(Clone, Debug, Default, Serialize)]
@@ -55,7 +55,7 @@ pub fn tail(
     symbols: &mut Symbols,
     selection: &Selection,
     share: f64,
-    watch: &mut Watch<'_>,
+    watch: &mut ProgressCallback<'_>,
 ) -> Result<Tail, TraceError> {
     let mut all = compare(trace, symbols, selection, share, |_| 0, watch)?;
     Ok(all.remove(&0).unwrap_or_default())
@@ -74,7 +74,7 @@ pub fn by_label(
     symbols: &mut Symbols,
     selection: &Selection,
     share: f64,
-    watch: &mut Watch<'_>,
+    watch: &mut ProgressCallback<'_>,
 ) -> Result<Vec<(String, Tail)>, TraceError> {
     let all = compare(trace, symbols, selection, share, |request| request.label, watch)?;
     let text = |label: u32| match trace.label(label) {
@@ -97,7 +97,7 @@ struct Comparison {
 }
 
 impl Comparison {
-    fn take(&mut self, request: &Request, memory: &Memory, threshold: u64) {
+    fn take(&mut self, request: &Request, memory: &TraceHistory, threshold: u64) {
         let breakdown = memory.breakdown(request);
         let inclusive = memory.inclusive(request);
         if request.latency() < threshold {
@@ -111,7 +111,7 @@ impl Comparison {
         let tree = &mut self.tree;
         memory.stacks(request, |stack, from, to| tree.add(stack, to - from, request.end));
         for wait in &breakdown.waits {
-            let cause = grouped(Cause::Wait { object: wait.object, site: wait.site, lock: wait.lock });
+            let cause = group_key(Cause::Wait { object: wait.object, site: wait.site, lock: wait.lock });
             if self.blames.len() < CAUSES || self.blames.contains_key(&cause) {
                 self.blames.entry(cause).or_default().add(wait, memory);
             }
@@ -145,7 +145,7 @@ fn compare(
     selection: &Selection,
     share: f64,
     group: impl Fn(&Request) -> u32,
-    watch: &mut Watch<'_>,
+    watch: &mut ProgressCallback<'_>,
 ) -> Result<BTreeMap<u32, Tail>, TraceError> {
     let mut latencies: BTreeMap<u32, Histogram> = BTreeMap::new();
     Selector::all(trace, selection, watch, |request| {
@@ -154,9 +154,9 @@ fn compare(
         latencies.entry(of).or_default().record(request.latency());
     })?;
     let thresholds: BTreeMap<u32, u64> =
-        latencies.iter().map(|(of, latencies)| (*of, latencies.limit_of_largest(share))).collect();
+        latencies.iter().map(|(of, latencies)| (*of, latencies.top_threshold(share))).collect();
     let mut all: BTreeMap<u32, Comparison> = BTreeMap::new();
-    let mut take = |request: &Request, memory: &Memory| {
+    let mut take = |request: &Request, memory: &TraceHistory| {
         let of = group(request);
         let of = if thresholds.contains_key(&of) { of } else { u32::MAX };
         let threshold = thresholds.get(&of).copied().unwrap_or_default();

@@ -4,22 +4,22 @@
 use std::collections::{BTreeMap, HashMap};
 
 use super::activity::{Activity, Interval, nest};
-use super::breakdown::{Cause, doing};
-use super::follow::Past;
+use super::breakdown::{Cause, add_causes};
+use super::clock_gaps::ClockGaps;
+use super::follow::ThreadHistory;
 use super::locks::{Hold, Holds};
 use super::requests::Request;
 use super::select::{Selection, Selector};
-use super::unsure::Unsure;
 use crate::format::event::OffCpu;
-use crate::format::{Event, ObjectKind, What};
+use crate::format::{Event, EventKind, ObjectKind};
 use crate::hash::Map;
 use crate::symbols::Symbols;
-use crate::trace::{Trace, TraceError, Watch};
+use crate::trace::{ProgressCallback, Trace, TraceError};
 
 /// Events of one timeline that are kept.
 const EVENTS: usize = 1 << 20;
 /// How far before the request threads are looked at, to know what they were at when it began.
-const BEFORE: u64 = 20_000_000;
+const LOOKBACK: u64 = 20_000_000;
 /// How many holders wait for each other in a row, at most.
 const CHAIN: usize = 4;
 /// Bars that are drawn; of more, the longest.
@@ -29,7 +29,7 @@ const WAITS: usize = 2000;
 
 /// Which request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Which {
+pub enum RequestChoice {
     /// The slowest of all.
     Slowest,
     /// The slowest with this id.
@@ -46,7 +46,7 @@ pub struct Bar {
     /// How deep it stands in its row.
     pub depth: usize,
     /// Kind of the bar.
-    pub look: Look,
+    pub look: BarKind,
     /// The function, or what was waited for.
     pub name: String,
     /// More: lines, the caller, how long in all.
@@ -56,7 +56,7 @@ pub struct Bar {
 /// Meaning of a bar.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, serde::Serialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Look {
+pub enum BarKind {
     /// A call of a function.
     Call,
     /// A wait.
@@ -73,7 +73,7 @@ pub enum Look {
 
 /// A thread in a timeline.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
-pub struct Row {
+pub struct ThreadRow {
     /// The thread.
     pub thread: String,
     /// Whether it worked on the request; otherwise it held what the request waited for.
@@ -84,7 +84,7 @@ pub struct Row {
 
 /// A wait, and its holders.
 #[derive(Clone, Debug, PartialEq, serde::Serialize)]
-pub struct Story {
+pub struct WaitDetail {
     /// From when, since the request began.
     pub start: u64,
     /// Until when.
@@ -96,12 +96,12 @@ pub struct Story {
     /// Where: function, file and line.
     pub place: String,
     /// Holders of the lock, in order.
-    pub holders: Vec<StoryHolder>,
+    pub holders: Vec<WaitHolder>,
 }
 
 /// Holder of a lock during a wait.
 #[derive(Clone, Debug, PartialEq, serde::Serialize)]
-pub struct StoryHolder {
+pub struct WaitHolder {
     /// The thread.
     pub thread: String,
     /// The function that took the lock, and the line.
@@ -124,9 +124,9 @@ pub struct Timeline {
     /// How many requests have this id.
     pub same_id: u64,
     /// Its threads first, then those that held what it waited for.
-    pub rows: Vec<Row>,
+    pub rows: Vec<ThreadRow>,
     /// The waits with their holders.
-    pub waits: Vec<Story>,
+    pub waits: Vec<WaitDetail>,
     /// Where the time went, the largest first.
     pub causes: Vec<(String, u64)>,
     /// Whether there was too much to show all of it.
@@ -143,36 +143,36 @@ pub fn timeline(
     trace: &Trace,
     symbols: &mut Symbols,
     selection: &Selection,
-    which: Which,
-    watch: &mut Watch<'_>,
+    which: RequestChoice,
+    watch: &mut ProgressCallback<'_>,
 ) -> Result<Option<Timeline>, TraceError> {
     let (mut found, mut same_id): (Option<Request>, u64) = (None, 0);
     Selector::all(trace, selection, watch, |request| {
-        if matches!(which, Which::Id(id) if id != request.id) {
+        if matches!(which, RequestChoice::Id(id) if id != request.id) {
             return;
         }
-        same_id += u64::from(which != Which::Slowest);
+        same_id += u64::from(which != RequestChoice::Slowest);
         if found.as_ref().is_none_or(|slowest| request.latency() > slowest.latency()) {
             found = Some(request);
         }
     })?;
     let Some(request) = found else { return Ok(None) };
-    let scene = Scene::gather(trace, &request, watch)?;
+    let scene = RequestWindow::gather(trace, &request, watch)?;
     Ok(Some(scene.drawn(trace, symbols, &request, same_id)))
 }
 
 /// Activities of all threads around a request.
-struct Scene {
+struct RequestWindow {
     threads: HashMap<u32, Vec<Interval>>,
     holds: Holds,
     kinds: HashMap<u64, ObjectKind>,
-    cut: bool,
+    truncated: bool,
     scheduler: bool,
 }
 
-impl Scene {
-    fn gather(trace: &Trace, request: &Request, watch: &mut Watch<'_>) -> Result<Scene, TraceError> {
-        let from = request.start.saturating_sub(BEFORE);
+impl RequestWindow {
+    fn gather(trace: &Trace, request: &Request, watch: &mut ProgressCallback<'_>) -> Result<RequestWindow, TraceError> {
+        let from = request.start.saturating_sub(LOOKBACK);
         let mut events: Vec<Event> = Vec::new();
         let mut cut = false;
         trace.overlapping(from, request.end, watch, |event| {
@@ -181,49 +181,49 @@ impl Scene {
             }
         })?;
         events.sort_by_key(|event| event.time);
-        let unsure = Unsure::of(trace);
-        let mut pasts: HashMap<u32, Past> = HashMap::new();
+        let unsure = ClockGaps::from_trace(trace);
+        let mut pasts: HashMap<u32, ThreadHistory> = HashMap::new();
         let (mut holds, mut kinds) = (Holds::default(), HashMap::new());
         let mut scheduler = false;
         for event in &events {
             let thread = event.thread;
             let past = pasts.entry(thread).or_default();
-            match event.what {
-                What::Held { object, lock, site, hold, .. } => {
+            match event.kind {
+                EventKind::Held { object, lock, site, hold, .. } => {
                     kinds.insert(lock, object);
                     if event.time >= request.start {
                         let start = event.time.saturating_sub(hold);
-                        holds.held(lock, Hold { thread, site, start, end: event.time });
+                        holds.add(lock, Hold { thread, site, start, end: event.time });
                     }
                 }
-                What::Acquired { object, lock, site, .. } => {
+                EventKind::Acquired { object, lock, site, .. } => {
                     kinds.insert(lock, object);
                     holds.acquired(lock, thread, site, event.time);
                 }
-                What::Released { lock, .. } => holds.released(lock, thread, event.time),
-                What::SwitchedIn { .. } => {
+                EventKind::Released { lock, .. } => holds.released(lock, thread, event.time),
+                EventKind::SwitchedIn { .. } => {
                     scheduler = true;
-                    if past.off().is_none() && past.intervals.is_empty() {
+                    if past.off_cpu().is_none() && past.intervals.is_empty() {
                         // It was off before the first that was read.
-                        let off = What::SwitchedOut { cpu: 0, next: 0, why: OffCpu::Blocked };
-                        past.take(&Event { time: from, thread, what: off }, &unsure);
+                        let off = EventKind::SwitchedOut { cpu: 0, next: 0, reason: OffCpu::Blocked };
+                        past.add_event(&Event { time: from, thread, kind: off }, &unsure);
                     }
                 }
-                What::SwitchedOut { .. } => scheduler = true,
+                EventKind::SwitchedOut { .. } => scheduler = true,
                 _ => {}
             }
-            past.take(event, &unsure);
+            past.add_event(event, &unsure);
         }
         let mut threads: HashMap<u32, Vec<Interval>> = HashMap::new();
         for (thread, past) in pasts {
             let mut intervals: Vec<Interval> = past.intervals.iter().copied().collect();
-            if let Some((start, why)) = past.off() {
-                intervals.push(Interval { start, end: u64::MAX, seen: u64::MAX, activity: Activity::Off(why) });
+            if let Some((start, why)) = past.off_cpu() {
+                intervals.push(Interval { start, end: u64::MAX, recorded_at: u64::MAX, activity: Activity::Off(why) });
             }
             intervals.retain(|interval| interval.end > request.start && interval.start < request.end);
             threads.insert(thread, intervals);
         }
-        Ok(Scene { threads, holds, kinds, cut, scheduler })
+        Ok(RequestWindow { threads, holds, kinds, truncated: cut, scheduler })
     }
 
     fn between(&self, thread: u32, from: u64, to: u64) -> Vec<Interval> {
@@ -233,23 +233,23 @@ impl Scene {
 
     fn drawn(self, trace: &Trace, symbols: &mut Symbols, request: &Request, same_id: u64) -> Timeline {
         let mut causes: Map<Cause, u64> = Map::default();
-        let mut rows: BTreeMap<(bool, u64, u32), Row> = BTreeMap::new();
+        let mut rows: BTreeMap<(bool, u64, u32), ThreadRow> = BTreeMap::new();
         // Pieces of threads' time that are to be shown: thread, from, until, and how far down the chain of holders.
         let mut pieces: Vec<(u32, u64, u64, usize)> = Vec::new();
         for work in &request.work {
-            doing(self.between(work.thread, work.start, work.end), work.start, work.end, &mut causes);
+            add_causes(self.between(work.thread, work.start, work.end), work.start, work.end, &mut causes);
             pieces.push((work.thread, work.start, work.end, 0));
         }
         for (queue, from, to) in &request.queued {
             *causes.entry(Cause::Queued { queue: *queue }).or_default() += to - from;
         }
         let own: Vec<u32> = request.work.iter().map(|work| work.thread).collect();
-        let (mut waits, mut next, mut room, mut cut) = (Vec::new(), 0, BARS, self.cut || request.cut);
+        let (mut waits, mut next, mut room, mut cut) = (Vec::new(), 0, BARS, self.truncated || request.truncated);
         while let Some((thread, from, to, depth)) = pieces.get(next).copied() {
             next += 1;
             let is_own = own.contains(&thread);
             let first = request.work.iter().filter(|work| work.thread == thread).map(|work| work.start).min();
-            let row = rows.entry((!is_own, first.unwrap_or(from), thread)).or_insert_with(|| Row {
+            let row = rows.entry((!is_own, first.unwrap_or(from), thread)).or_insert_with(|| ThreadRow {
                 thread: trace.thread_name(thread),
                 own: is_own,
                 bars: Vec::new(),
@@ -258,7 +258,7 @@ impl Scene {
             if intervals.len() > room {
                 intervals.sort_by_key(|interval| std::cmp::Reverse(interval.end - interval.start));
                 intervals.truncate(room);
-                intervals.sort_by_key(|interval| interval.seen);
+                intervals.sort_by_key(|interval| interval.recorded_at);
                 cut = true;
             }
             room -= intervals.len();
@@ -269,12 +269,12 @@ impl Scene {
                 if depth >= CHAIN || waits.len() >= WAITS {
                     continue;
                 }
-                let mut story = Story {
+                let mut story = WaitDetail {
                     start: start - request.start,
                     end: end - request.start,
                     thread: trace.thread_name(thread),
-                    object: format!("{} {lock:#x}", object.words()),
-                    place: site_words(symbols, site, end),
+                    object: format!("{} {lock:#x}", object.name()),
+                    place: describe_site(symbols, site, end),
                     holders: Vec::new(),
                 };
                 for hold in self.holds.between(lock, thread, start, end) {
@@ -286,13 +286,13 @@ impl Scene {
                         pieces.push((hold.thread, hold.start, hold.end, depth + 1));
                     }
                     let kind = self.kinds.get(&lock).copied().unwrap_or(object);
-                    let place = site_words(symbols, hold.site, end);
+                    let place = describe_site(symbols, hold.site, end);
                     let bar = Bar {
                         start: hold.start - request.start,
                         end: hold.end - request.start,
                         depth: 0,
-                        look: Look::Held,
-                        name: format!("holds the {}, taken in {place}", kind.words()),
+                        look: BarKind::Held,
+                        name: format!("holds the {}, taken in {place}", kind.name()),
                         detail: format!("{lock:#x}"),
                     };
                     let thread = hold.thread;
@@ -300,7 +300,7 @@ impl Scene {
                     let first = request.work.iter().filter(|work| work.thread == thread).map(|work| work.start).min();
                     let key = (!is_own, first.unwrap_or(hold.start), thread);
                     let known = rows.keys().find(|(_, _, other)| *other == thread).copied().unwrap_or(key);
-                    let row = rows.entry(known).or_insert_with(|| Row {
+                    let row = rows.entry(known).or_insert_with(|| ThreadRow {
                         thread: trace.thread_name(thread),
                         own: is_own,
                         bars: Vec::new(),
@@ -314,7 +314,7 @@ impl Scene {
         }
         let mut named: BTreeMap<String, u64> = BTreeMap::new();
         for (cause, nanos) in causes {
-            *named.entry(cause.words(symbols, request.end)).or_default() += nanos;
+            *named.entry(cause.describe(symbols, request.end)).or_default() += nanos;
         }
         let mut causes: Vec<(String, u64)> = named.into_iter().collect();
         causes.sort_by_key(|(_, nanos)| std::cmp::Reverse(*nanos));
@@ -331,18 +331,18 @@ impl Scene {
         }
     }
 
-    fn holder(&self, trace: &Trace, symbols: &mut Symbols, hold: &Hold) -> StoryHolder {
+    fn holder(&self, trace: &Trace, symbols: &mut Symbols, hold: &Hold) -> WaitHolder {
         let mut causes = Map::default();
-        doing(self.between(hold.thread, hold.start, hold.end), hold.start, hold.end, &mut causes);
+        add_causes(self.between(hold.thread, hold.start, hold.end), hold.start, hold.end, &mut causes);
         let mut named: BTreeMap<String, u64> = BTreeMap::new();
         for (cause, nanos) in causes {
-            *named.entry(cause.words(symbols, hold.end)).or_default() += nanos;
+            *named.entry(cause.describe(symbols, hold.end)).or_default() += nanos;
         }
         let mut doing: Vec<(String, u64)> = named.into_iter().collect();
         doing.sort_by_key(|(_, nanos)| std::cmp::Reverse(*nanos));
-        StoryHolder {
+        WaitHolder {
             thread: trace.thread_name(hold.thread),
-            place: site_words(symbols, hold.site, hold.end),
+            place: describe_site(symbols, hold.site, hold.end),
             nanos: hold.end - hold.start,
             doing,
         }
@@ -383,7 +383,7 @@ fn bars(symbols: &mut Symbols, mut intervals: Vec<Interval>, from: u64, to: u64,
             start: interval.start.max(from) - request.start,
             end: interval.end.min(to) - request.start,
             depth,
-            look: look(interval.activity),
+            look: bar_kind(interval.activity),
             name,
             detail,
         });
@@ -391,62 +391,62 @@ fn bars(symbols: &mut Symbols, mut intervals: Vec<Interval>, from: u64, to: u64,
     bars
 }
 
-fn look(activity: Activity) -> Look {
+fn bar_kind(activity: Activity) -> BarKind {
     match activity {
-        Activity::Call { .. } => Look::Call,
-        Activity::Wait { .. } => Look::Wait,
-        Activity::Off(OffCpu::Blocked) => Look::Blocked,
-        Activity::Off(OffCpu::Runnable) => Look::Descheduled,
+        Activity::Call { .. } => BarKind::Call,
+        Activity::Wait { .. } => BarKind::Wait,
+        Activity::Off(OffCpu::Blocked) => BarKind::Blocked,
+        Activity::Off(OffCpu::Runnable) => BarKind::Descheduled,
     }
 }
 
 fn described(symbols: &mut Symbols, interval: &Interval) -> (String, String) {
     match interval.activity {
         Activity::Call { function, caller } => {
-            let place = symbols.place(function, interval.end);
+            let place = symbols.location(function, interval.end);
             let from = if caller == 0 {
                 String::new()
             } else {
-                format!(", called in {}", symbols.caller(caller, interval.end).words())
+                format!(", called in {}", symbols.caller(caller, interval.end).describe())
             };
             (
                 place.function(),
-                format!("{} in all{from}", crate::span::show(interval.end.saturating_sub(interval.start))),
+                format!("{} in all{from}", crate::span::format_nanos(interval.end.saturating_sub(interval.start))),
             )
         }
         Activity::Wait { object, lock, site } => (
-            format!("waits for the {}", object.words()),
-            format!("{lock:#x}, {}", site_words(symbols, site, interval.end)),
+            format!("waits for the {}", object.name()),
+            format!("{lock:#x}, {}", describe_site(symbols, site, interval.end)),
         ),
         Activity::Off(OffCpu::Blocked) => ("off the CPU, blocked".into(), String::new()),
         Activity::Off(OffCpu::Runnable) => ("off the CPU, though it could run".into(), String::new()),
     }
 }
 
-fn site_words(symbols: &mut Symbols, site: u64, time: u64) -> String {
-    if site == 0 { "an unknown place".into() } else { symbols.site(site, time).words() }
+fn describe_site(symbols: &mut Symbols, site: u64, time: u64) -> String {
+    if site == 0 { "an unknown place".into() } else { symbols.site(site, time).describe() }
 }
 
 /// Merges the rows of each thread into one, its bars sorted; queues have a row of their own.
-fn merged(rows: BTreeMap<(bool, u64, u32), Row>, request: &Request) -> Vec<Row> {
-    let mut merged: Vec<(u32, Row)> = Vec::new();
+fn merged(rows: BTreeMap<(bool, u64, u32), ThreadRow>, request: &Request) -> Vec<ThreadRow> {
+    let mut merged: Vec<(u32, ThreadRow)> = Vec::new();
     for ((_, _, thread), row) in rows {
         match merged.iter_mut().find(|(known, _)| *known == thread) {
             Some((_, known)) => known.bars.extend(row.bars),
             None => merged.push((thread, row)),
         }
     }
-    let mut rows: Vec<Row> = merged.into_iter().map(|(_, row)| row).collect();
+    let mut rows: Vec<ThreadRow> = merged.into_iter().map(|(_, row)| row).collect();
     if !request.queued.is_empty() {
         let bars = request.queued.iter().map(|(queue, from, to)| Bar {
             start: from - request.start,
             end: to - request.start,
             depth: 1,
-            look: Look::Queued,
+            look: BarKind::Queued,
             name: "in a queue".into(),
             detail: if *queue == 0 { String::new() } else { format!("{queue:#x}") },
         });
-        rows.insert(0, Row { thread: "queue".into(), own: true, bars: bars.collect() });
+        rows.insert(0, ThreadRow { thread: "queue".into(), own: true, bars: bars.collect() });
     }
     for row in &mut rows {
         row.bars.sort_by_key(|bar| (bar.start, bar.depth, u64::MAX - bar.end));

@@ -5,16 +5,16 @@ use std::io::Write;
 
 use serde_json::{Value, json};
 
-use super::{Attempt, ExportError, Options, Shown, named, origin, walk, watching};
+use super::{Attempt, ExportError, ExportItem, Options, named, origin, walk, watching};
 use crate::symbols::Symbols;
-use crate::trace::{Trace, Watch};
+use crate::trace::{ProgressCallback, Trace};
 
 pub(super) fn export(
     trace: &Trace,
     symbols: &mut Symbols,
     options: &Options,
     out: &mut dyn Write,
-    watch: &mut Watch<'_>,
+    watch: &mut ProgressCallback<'_>,
 ) -> Result<(), ExportError> {
     let (pid, zero) = (trace.header().pid, trace.counts().first);
     let tid = |thread: u32| trace.thread(thread).map_or(thread, |known| known.tid);
@@ -30,15 +30,15 @@ pub(super) fn export(
         put(json!({"ph": "M", "name": "thread_name", "pid": pid, "tid": thread.tid, "args": {"name": thread.name}}));
     }
     let read = walk(trace, symbols, &options.selection, &mut watching(watch, &failed), |shown, symbols| match shown {
-        Shown::Interval(thread, interval) => {
+        ExportItem::Interval(thread, interval) => {
             let (name, category) = named(symbols, interval);
             let from = origin(symbols, interval);
             put(json!({"ph": "X", "cat": category, "name": name, "pid": pid, "tid": tid(thread),
                     "ts": micros(interval.start), "dur": span(interval.start, interval.end), "args": {"from": from}}));
         }
-        Shown::Held(thread, object, lock, site, from, to) => {
-            let place = symbols.site(site, to).words();
-            let name = format!("holds {}", object.words());
+        ExportItem::Held(thread, object, lock, site, from, to) => {
+            let place = symbols.site(site, to).describe();
+            let name = format!("holds {}", object.name());
             let id = format!("{lock:#x}/{}", tid(thread));
             let args = json!({"lock": format!("{lock:#x}"), "taken": place});
             put(
@@ -48,7 +48,7 @@ pub(super) fn export(
                 json!({"ph": "e", "cat": "hold", "id": id, "name": name, "pid": pid, "tid": tid(thread), "ts": micros(to)}),
             );
         }
-        Shown::Request(request) => {
+        ExportItem::Request(request) => {
             let id = format!("{:#x}", request.id);
             let tid = request.work.first().map_or(0, |work| tid(work.thread));
             let name = format!("request {}", request.id);

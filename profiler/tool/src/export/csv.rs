@@ -3,10 +3,10 @@
 use std::cell::Cell;
 use std::io::Write;
 
-use super::rows::Row;
+use super::rows::EventRow;
 use super::{Attempt, ExportError, watching};
 use crate::symbols::Symbols;
-use crate::trace::{Trace, Watch};
+use crate::trace::{ProgressCallback, Trace};
 
 /// Columns: times in nanoseconds, `start` and `end` since the beginning of the trace.
 const HEAD: &str = "thread,kind,start_ns,end_ns,wait_ns,name,place,object,id,cpu";
@@ -15,7 +15,7 @@ pub(super) fn export(
     trace: &Trace,
     symbols: &mut Symbols,
     out: &mut dyn Write,
-    watch: &mut Watch<'_>,
+    watch: &mut ProgressCallback<'_>,
 ) -> Result<(), ExportError> {
     let mut attempt = Attempt::new();
     let failed = Cell::new(false);
@@ -25,7 +25,7 @@ pub(super) fn export(
         &mut watching(watch, &failed),
         |_| true,
         |event| {
-            let line = Row::of(event, symbols);
+            let line = EventRow::from_event(event, symbols);
             attempt.run(|| {
                 let object = if line.object == 0 { String::new() } else { format!("{:#x}", line.object) };
                 let number = |value: Option<u64>| value.map(|value| value.to_string()).unwrap_or_default();
@@ -38,7 +38,7 @@ pub(super) fn export(
                     event.time.saturating_sub(zero),
                     line.wait,
                     quoted(&line.name),
-                    quoted(&line.place),
+                    quoted(&line.location),
                     number(line.id),
                     number(line.cpu.map(u64::from)),
                 )

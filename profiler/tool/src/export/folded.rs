@@ -5,10 +5,10 @@ use std::io::Write;
 
 use super::{ExportError, Options, follow};
 use crate::analysis::Activity;
-use crate::analysis::activity::sweep;
+use crate::analysis::activity::walk_stacks;
 use crate::format::event::OffCpu;
 use crate::symbols::Symbols;
-use crate::trace::{Trace, Watch};
+use crate::trace::{ProgressCallback, Trace};
 
 /// Different stacks that are kept; what is left goes into one of its own.
 const STACKS: usize = 1 << 18;
@@ -19,7 +19,7 @@ pub(super) fn export(
     symbols: &mut Symbols,
     options: &Options,
     out: &mut dyn Write,
-    watch: &mut Watch<'_>,
+    watch: &mut ProgressCallback<'_>,
 ) -> Result<(), ExportError> {
     let mut stacks: BTreeMap<String, u64> = BTreeMap::new();
     follow(trace, symbols, &options.selection, watch, |request, memory, symbols| {
@@ -32,7 +32,7 @@ pub(super) fn export(
         };
         for work in &request.work {
             let mut intervals = memory.between(work.thread, work.start, work.end);
-            sweep(&mut intervals, work.start, work.end, |stack, from, to| {
+            walk_stacks(&mut intervals, work.start, work.end, |stack, from, to| {
                 let names = stack.iter().map(|activity| name(symbols, activity, request.end));
                 let line = std::iter::once("request".to_string()).chain(names).collect::<Vec<_>>().join(";");
                 add(line, to - from);
@@ -50,9 +50,9 @@ pub(super) fn export(
 
 fn name(symbols: &mut Symbols, activity: &Activity, time: u64) -> String {
     let name = match *activity {
-        Activity::Call { function, .. } => symbols.place(function, time).function(),
+        Activity::Call { function, .. } => symbols.location(function, time).function(),
         Activity::Wait { object, site, .. } => {
-            format!("waiting for a {}, {}", object.words(), symbols.site(site, time).words())
+            format!("waiting for a {}, {}", object.name(), symbols.site(site, time).describe())
         }
         Activity::Off(OffCpu::Blocked) => "off the CPU: blocked".into(),
         Activity::Off(OffCpu::Runnable) => "off the CPU: runnable".into(),

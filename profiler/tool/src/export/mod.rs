@@ -9,17 +9,17 @@ mod perfetto;
 mod proto;
 mod rows;
 
-pub use rows::Row;
+pub use rows::EventRow;
 
 use std::io::{self, Write};
 
 use thiserror::Error;
 
-use crate::analysis::follow::{Follower, Memory};
+use crate::analysis::follow::{Follower, TraceHistory};
 use crate::analysis::{Interval, Request, Selection};
 use crate::format::{Event, ObjectKind};
 use crate::symbols::Symbols;
-use crate::trace::{Trace, TraceError, Watch};
+use crate::trace::{ProgressCallback, Trace, TraceError};
 
 /// Format to write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -67,7 +67,7 @@ pub fn export(
     format: Format,
     options: &Options,
     out: &mut dyn Write,
-    watch: &mut Watch<'_>,
+    watch: &mut ProgressCallback<'_>,
 ) -> Result<(), ExportError> {
     match format {
         Format::Perfetto => perfetto::export(trace, symbols, options, out, watch),
@@ -107,14 +107,14 @@ impl Attempt {
 
 /// A stop as soon as writing has failed.
 fn watching<'a>(
-    watch: &'a mut Watch<'_>,
+    watch: &'a mut ProgressCallback<'_>,
     failed: &'a std::cell::Cell<bool>,
 ) -> impl FnMut(crate::trace::Progress) -> std::ops::ControlFlow<()> + 'a {
     move |progress| if failed.get() { std::ops::ControlFlow::Break(()) } else { watch(progress) }
 }
 
 /// Part of a thread's time that an export shows.
-enum Shown<'a> {
+enum ExportItem<'a> {
     /// Something a thread did; threads' intervals come one batch after another, each batch in nesting order.
     Interval(u32, &'a Interval),
     /// A lock was held: thread, kind, lock, site, from, until.
@@ -126,42 +126,43 @@ enum Shown<'a> {
 /// Intervals of a thread that are put in order together.
 const BATCH: usize = 1 << 14;
 /// Intervals of all threads that are held back.
-const HELD_BACK: usize = 1 << 19;
+const BUFFERED_MAX: usize = 1 << 19;
 
 /// Hands out what threads did, locks and requests, reading the trace once in the order of time.
 fn walk(
     trace: &Trace,
     symbols: &mut Symbols,
     selection: &Selection,
-    watch: &mut Watch<'_>,
-    mut show: impl FnMut(Shown<'_>, &mut Symbols),
+    watch: &mut ProgressCallback<'_>,
+    mut show: impl FnMut(ExportItem<'_>, &mut Symbols),
 ) -> Result<(), TraceError> {
-    let mut past: std::collections::BTreeMap<u32, crate::analysis::follow::Past> = std::collections::BTreeMap::new();
+    let mut past: std::collections::BTreeMap<u32, crate::analysis::follow::ThreadHistory> =
+        std::collections::BTreeMap::new();
     let mut held_back = 0;
-    let unsure = crate::analysis::unsure::Unsure::of(trace);
+    let unsure = crate::analysis::clock_gaps::ClockGaps::from_trace(trace);
     let mut selector = crate::analysis::select::Selector::new(selection);
     trace.in_order(
         watch,
         |_| true,
         |event| {
-            if let crate::format::What::Held { object, lock, site, hold, .. } = event.what {
+            if let crate::format::EventKind::Held { object, lock, site, hold, .. } = event.kind {
                 show(
-                    Shown::Held(event.thread, object, lock, site, event.time.saturating_sub(hold), event.time),
+                    ExportItem::Held(event.thread, object, lock, site, event.time.saturating_sub(hold), event.time),
                     symbols,
                 );
             }
             let mut ended = Vec::new();
             selector.event(event, |request| ended.push(request));
-            ended.iter().for_each(|request| show(Shown::Request(request), symbols));
+            ended.iter().for_each(|request| show(ExportItem::Request(request), symbols));
             let of = past.entry(event.thread).or_default();
             let before = of.intervals.len();
-            of.take(event, &unsure);
+            of.add_event(event, &unsure);
             held_back += of.intervals.len() - before;
             if of.intervals.len() >= BATCH {
                 held_back -= of.intervals.len();
                 batch(event.thread, of, symbols, &mut show);
             }
-            if held_back >= HELD_BACK {
+            if held_back >= BUFFERED_MAX {
                 held_back = 0;
                 past.iter_mut().for_each(|(thread, of)| batch(*thread, of, symbols, &mut show));
             }
@@ -173,13 +174,13 @@ fn walk(
 
 fn batch(
     thread: u32,
-    past: &mut crate::analysis::follow::Past,
+    past: &mut crate::analysis::follow::ThreadHistory,
     symbols: &mut Symbols,
-    show: &mut impl FnMut(Shown<'_>, &mut Symbols),
+    show: &mut impl FnMut(ExportItem<'_>, &mut Symbols),
 ) {
     let mut intervals: Vec<Interval> = past.intervals.drain(..).collect();
     crate::analysis::activity::nest(&mut intervals);
-    intervals.iter().for_each(|interval| show(Shown::Interval(thread, interval), symbols));
+    intervals.iter().for_each(|interval| show(ExportItem::Interval(thread, interval), symbols));
 }
 
 /// Name and category of an interval.
@@ -187,8 +188,8 @@ fn named(symbols: &mut Symbols, interval: &Interval) -> (String, &'static str) {
     use crate::analysis::Activity;
     use crate::format::event::OffCpu;
     match interval.activity {
-        Activity::Call { function, .. } => (symbols.place(function, interval.end).function(), "call"),
-        Activity::Wait { object, .. } => (format!("wait: {}", object.words()), "wait"),
+        Activity::Call { function, .. } => (symbols.location(function, interval.end).function(), "call"),
+        Activity::Wait { object, .. } => (format!("wait: {}", object.name()), "wait"),
         Activity::Off(OffCpu::Blocked) => ("off CPU: blocked".into(), "sched"),
         Activity::Off(OffCpu::Runnable) => ("off CPU: runnable".into(), "sched"),
     }
@@ -198,9 +199,9 @@ fn named(symbols: &mut Symbols, interval: &Interval) -> (String, &'static str) {
 fn origin(symbols: &mut Symbols, interval: &Interval) -> Option<String> {
     use crate::analysis::Activity;
     match interval.activity {
-        Activity::Call { caller, .. } if caller != 0 => Some(symbols.caller(caller, interval.end).words()),
+        Activity::Call { caller, .. } if caller != 0 => Some(symbols.caller(caller, interval.end).describe()),
         Activity::Wait { site, lock, .. } if site != 0 => {
-            Some(format!("{lock:#x}, {}", symbols.site(site, interval.end).words()))
+            Some(format!("{lock:#x}, {}", symbols.site(site, interval.end).describe()))
         }
         _ => None,
     }
@@ -211,8 +212,8 @@ fn follow(
     trace: &Trace,
     symbols: &mut Symbols,
     selection: &Selection,
-    watch: &mut Watch<'_>,
-    mut done: impl FnMut(&Request, &Memory, &mut Symbols),
+    watch: &mut ProgressCallback<'_>,
+    mut done: impl FnMut(&Request, &TraceHistory, &mut Symbols),
 ) -> Result<(), TraceError> {
     let mut follower = Follower::new(trace, selection);
     trace.in_order(watch, |_: &Event| true, |event| follower.event(event, symbols, &mut done))?;

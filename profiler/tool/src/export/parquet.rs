@@ -11,10 +11,10 @@ use parquet::file::properties::WriterProperties;
 use parquet::file::writer::{SerializedFileWriter, SerializedRowGroupWriter};
 use parquet::schema::parser::parse_message_type;
 
-use super::rows::Row;
+use super::rows::EventRow;
 use super::{Attempt, ExportError, watching};
 use crate::symbols::Symbols;
-use crate::trace::{Trace, Watch};
+use crate::trace::{ProgressCallback, Trace};
 
 /// Times in nanoseconds since the beginning of the trace; what has no such thing has null.
 const SCHEMA: &str = "message event {
@@ -35,15 +35,15 @@ const GROUP: usize = 1 << 17;
 /// Bytes that the writer has written and the export has not taken yet. The writer wants something that can go to
 /// another thread, and an export's output can't always.
 #[derive(Clone, Default)]
-struct Written(Arc<Mutex<Vec<u8>>>);
+struct SharedBuffer(Arc<Mutex<Vec<u8>>>);
 
-impl Written {
+impl SharedBuffer {
     fn take(&self) -> Vec<u8> {
         std::mem::take(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }
 
-impl Write for Written {
+impl Write for SharedBuffer {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).extend_from_slice(bytes);
         Ok(bytes.len())
@@ -62,28 +62,28 @@ struct Columns {
     starts: Vec<i64>,
     ends: Vec<i64>,
     waits: Vec<i64>,
-    names: Optional<ByteArray>,
-    places: Optional<ByteArray>,
-    objects: Optional<i64>,
-    ids: Optional<i64>,
-    cpus: Optional<i64>,
+    names: OptionalColumn<ByteArray>,
+    locations: OptionalColumn<ByteArray>,
+    objects: OptionalColumn<i64>,
+    ids: OptionalColumn<i64>,
+    cpus: OptionalColumn<i64>,
 }
 
 /// The values that are there, and for each row whether it has one.
-struct Optional<T> {
+struct OptionalColumn<T> {
     values: Vec<T>,
-    there: Vec<i16>,
+    definition_levels: Vec<i16>,
 }
 
-impl<T> Default for Optional<T> {
-    fn default() -> Optional<T> {
-        Optional { values: Vec::new(), there: Vec::new() }
+impl<T> Default for OptionalColumn<T> {
+    fn default() -> OptionalColumn<T> {
+        OptionalColumn { values: Vec::new(), definition_levels: Vec::new() }
     }
 }
 
-impl<T> Optional<T> {
+impl<T> OptionalColumn<T> {
     fn push(&mut self, value: Option<T>) {
-        self.there.push(i16::from(value.is_some()));
+        self.definition_levels.push(i16::from(value.is_some()));
         self.values.extend(value);
     }
 }
@@ -94,38 +94,38 @@ fn text(text: String) -> Option<ByteArray> {
 
 impl Columns {
     /// `zero` is the beginning of the trace. Numbers above the largest signed one keep their bits.
-    fn push(&mut self, thread: &str, row: Row, end: u64, zero: u64) {
+    fn push(&mut self, thread: &str, row: EventRow, end: u64, zero: u64) {
         self.threads.push(ByteArray::from(thread));
         self.kinds.push(ByteArray::from(row.kind));
         self.starts.push(row.start.saturating_sub(zero) as i64);
         self.ends.push(end.saturating_sub(zero) as i64);
         self.waits.push(row.wait as i64);
         self.names.push(text(row.name));
-        self.places.push(text(row.place));
+        self.locations.push(text(row.location));
         self.objects.push((row.object != 0).then_some(row.object as i64));
         self.ids.push(row.id.map(|id| id as i64));
         self.cpus.push(row.cpu.map(i64::from));
     }
 
-    fn write(&self, mut group: SerializedRowGroupWriter<'_, Written>) -> Result<(), ParquetError> {
+    fn write(&self, mut group: SerializedRowGroupWriter<'_, SharedBuffer>) -> Result<(), ParquetError> {
         let all = None;
         column::<ByteArrayType>(&mut group, &self.threads, all)?;
         column::<ByteArrayType>(&mut group, &self.kinds, all)?;
         column::<Int64Type>(&mut group, &self.starts, all)?;
         column::<Int64Type>(&mut group, &self.ends, all)?;
         column::<Int64Type>(&mut group, &self.waits, all)?;
-        column::<ByteArrayType>(&mut group, &self.names.values, Some(&self.names.there))?;
-        column::<ByteArrayType>(&mut group, &self.places.values, Some(&self.places.there))?;
-        column::<Int64Type>(&mut group, &self.objects.values, Some(&self.objects.there))?;
-        column::<Int64Type>(&mut group, &self.ids.values, Some(&self.ids.there))?;
-        column::<Int64Type>(&mut group, &self.cpus.values, Some(&self.cpus.there))?;
+        column::<ByteArrayType>(&mut group, &self.names.values, Some(&self.names.definition_levels))?;
+        column::<ByteArrayType>(&mut group, &self.locations.values, Some(&self.locations.definition_levels))?;
+        column::<Int64Type>(&mut group, &self.objects.values, Some(&self.objects.definition_levels))?;
+        column::<Int64Type>(&mut group, &self.ids.values, Some(&self.ids.definition_levels))?;
+        column::<Int64Type>(&mut group, &self.cpus.values, Some(&self.cpus.definition_levels))?;
         group.close().map(|_| ())
     }
 }
 
 /// Writes the next column of a group.
 fn column<T: DataType>(
-    group: &mut SerializedRowGroupWriter<'_, Written>,
+    group: &mut SerializedRowGroupWriter<'_, SharedBuffer>,
     values: &[T::T],
     there: Option<&[i16]>,
 ) -> Result<(), ParquetError> {
@@ -138,11 +138,11 @@ pub(super) fn export(
     trace: &Trace,
     symbols: &mut Symbols,
     out: &mut dyn Write,
-    watch: &mut Watch<'_>,
+    watch: &mut ProgressCallback<'_>,
 ) -> Result<(), ExportError> {
     let schema = Arc::new(parse_message_type(SCHEMA).map_err(io::Error::other)?);
     let properties = Arc::new(WriterProperties::builder().set_compression(Compression::SNAPPY).build());
-    let written = Written::default();
+    let written = SharedBuffer::default();
     let mut writer = SerializedFileWriter::new(written.clone(), schema, properties).map_err(io::Error::other)?;
     let zero = trace.counts().first;
     let failed = Cell::new(false);
@@ -160,7 +160,7 @@ pub(super) fn export(
             if failed.get() {
                 return;
             }
-            columns.push(&trace.thread_name(event.thread), Row::of(event, symbols), event.time, zero);
+            columns.push(&trace.thread_name(event.thread), EventRow::from_event(event, symbols), event.time, zero);
             if columns.kinds.len() >= GROUP {
                 attempt.run(|| put(&mut columns));
                 failed.set(attempt.failed());

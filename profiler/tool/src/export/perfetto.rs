@@ -6,9 +6,9 @@ use std::collections::{HashMap, HashSet};
 use std::io::{self, Write};
 
 use super::proto::Message;
-use super::{Attempt, ExportError, Options, Shown, named, origin, walk, watching};
+use super::{Attempt, ExportError, ExportItem, Options, named, origin, walk, watching};
 use crate::symbols::Symbols;
-use crate::trace::{Trace, Watch};
+use crate::trace::{ProgressCallback, Trace};
 
 // Fields of perfetto's protos/perfetto/trace: trace_packet.proto, track_event/*.proto.
 const TRACE_PACKET: u32 = 1;
@@ -101,7 +101,7 @@ pub(super) fn export(
     symbols: &mut Symbols,
     options: &Options,
     out: &mut dyn Write,
-    watch: &mut Watch<'_>,
+    watch: &mut ProgressCallback<'_>,
 ) -> Result<(), ExportError> {
     let pid = trace.header().pid;
     let mut writer = Writer { out, declared: HashSet::new(), ends: HashMap::new(), first: true };
@@ -112,10 +112,10 @@ pub(super) fn export(
         writer.declare(PROCESS, |track| track.message(TRACK_PROCESS, &process))
     });
     let mut lanes: Vec<u64> = Vec::new();
-    let mut open: HashMap<u32, Nest> = HashMap::new();
+    let mut open: HashMap<u32, SliceStack> = HashMap::new();
     let read = walk(trace, symbols, &options.selection, &mut watching(watch, &failed), |shown, symbols| {
         attempt.run(|| match shown {
-            Shown::Interval(thread, interval) => {
+            ExportItem::Interval(thread, interval) => {
                 thread_track(&mut writer, trace, thread)?;
                 let (name, category) = named(symbols, interval);
                 let from = origin(symbols, interval);
@@ -123,19 +123,19 @@ pub(super) fn export(
                 let end = open.entry(thread).or_default().end_of(interval.start, interval.end);
                 writer.slice(THREADS + u64::from(thread), interval.start, end, &name, category, from.as_deref())
             }
-            Shown::Held(thread, object, lock, site, start, end) => {
+            ExportItem::Held(thread, object, lock, site, start, end) => {
                 thread_track(&mut writer, trace, thread)?;
                 let track = LOCKS + u64::from(thread);
                 let parent = THREADS + u64::from(thread);
                 writer
                     .declare(track, |message| message.text(TRACK_NAME, "holds locks").number(TRACK_PARENT, parent))?;
-                let place = symbols.site(site, end).words();
+                let place = symbols.site(site, end).describe();
                 // Holds need not nest; what overlaps the one before it is shown from its end on.
                 let start = start.max(writer.ends.get(&track).copied().unwrap_or(0));
                 writer.ends.insert(track, end);
-                writer.slice(track, start.min(end), end, &format!("{} {lock:#x}", object.words()), "hold", Some(&place))
+                writer.slice(track, start.min(end), end, &format!("{} {lock:#x}", object.name()), "hold", Some(&place))
             }
-            Shown::Request(request) => {
+            ExportItem::Request(request) => {
                 let free = lanes.iter().position(|end| *end <= request.start);
                 let lane = free.unwrap_or(lanes.len()).min(LANES - 1);
                 if lane == lanes.len() {
@@ -165,9 +165,9 @@ fn thread_track(writer: &mut Writer<'_>, trace: &Trace, thread: u32) -> io::Resu
 
 /// Starts and ends of the slices that are open.
 #[derive(Default)]
-struct Nest(Vec<(u64, u64)>);
+struct SliceStack(Vec<(u64, u64)>);
 
-impl Nest {
+impl SliceStack {
     fn end_of(&mut self, start: u64, end: u64) -> u64 {
         // A call that lasts longer than a batch comes after those that it made: they do not contain it.
         while self.0.last().is_some_and(|(from, until)| *until <= start || *from > start) {

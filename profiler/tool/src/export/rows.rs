@@ -1,12 +1,12 @@
 //! An event as one row of a table: what CSV and Parquet share.
 
 use crate::format::event::OffCpu;
-use crate::format::{Event, ObjectKind, What};
+use crate::format::{Event, EventKind, ObjectKind};
 use crate::symbols::Symbols;
 
 /// A row. Times and spans in nanoseconds; times as in the event.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Row {
+pub struct EventRow {
     /// Kind of the event, such as `held`.
     pub kind: &'static str,
     /// When it began.
@@ -16,7 +16,7 @@ pub struct Row {
     /// Function, or kind of lock; empty for none.
     pub name: String,
     /// Place in the source; empty if it is not known.
-    pub place: String,
+    pub location: String,
     /// Address of a lock or queue; 0 for none.
     pub object: u64,
     /// Request, or thread.
@@ -25,50 +25,52 @@ pub struct Row {
     pub cpu: Option<u32>,
 }
 
-impl Row {
+impl EventRow {
     /// Row of an event.
-    pub fn of(event: &Event, symbols: &mut Symbols) -> Row {
+    pub fn from_event(event: &Event, symbols: &mut Symbols) -> EventRow {
         let now = event.time;
-        let plain = |kind| Row { kind, start: now, ..Row::default() };
-        let mut locked = |kind, object: ObjectKind, lock, site, wait, reach| Row {
+        let plain = |kind| EventRow { kind, start: now, ..EventRow::default() };
+        let mut locked = |kind, object: ObjectKind, lock, site, wait, reach| EventRow {
             kind,
             start: now.saturating_sub(reach),
             wait,
-            name: object.words().into(),
-            place: if site == 0 { String::new() } else { symbols.site(site, now).words() },
+            name: object.name().into(),
+            location: if site == 0 { String::new() } else { symbols.site(site, now).describe() },
             object: lock,
-            ..Row::default()
+            ..EventRow::default()
         };
-        match event.what {
-            What::Held { object, lock, site, wait, hold } => locked("held", object, lock, site, wait, hold),
-            What::Waited { object, lock, site, wait } => locked("waited", object, lock, site, wait, wait),
-            What::Acquired { object, lock, site, wait } => locked("acquired", object, lock, site, wait, wait),
-            What::Released { object, lock, site } => locked("released", object, lock, site, 0, 0),
-            What::Call { function, caller, duration, .. } => Row {
-                name: symbols.place(function, now).function(),
-                place: if caller == 0 { String::new() } else { symbols.caller(caller, now).words() },
+        match event.kind {
+            EventKind::Held { object, lock, site, wait, hold } => locked("held", object, lock, site, wait, hold),
+            EventKind::Waited { object, lock, site, wait } => locked("waited", object, lock, site, wait, wait),
+            EventKind::Acquired { object, lock, site, wait } => locked("acquired", object, lock, site, wait, wait),
+            EventKind::Released { object, lock, site } => locked("released", object, lock, site, 0, 0),
+            EventKind::Call { function, caller, duration, .. } => EventRow {
+                name: symbols.location(function, now).function(),
+                location: if caller == 0 { String::new() } else { symbols.caller(caller, now).describe() },
                 start: now.saturating_sub(duration),
                 ..plain("call")
             },
-            What::RequestStart { id, queue } => {
-                Row { id: Some(id), object: queue.unwrap_or(0), ..plain("request start") }
+            EventKind::RequestStart { id, queue } => {
+                EventRow { id: Some(id), object: queue.unwrap_or(0), ..plain("request start") }
             }
-            What::RequestBlock { id, queue } => {
-                Row { id: Some(id), object: queue.unwrap_or(0), ..plain("request block") }
+            EventKind::RequestBlock { id, queue } => {
+                EventRow { id: Some(id), object: queue.unwrap_or(0), ..plain("request block") }
             }
-            What::RequestEnd { id } => Row { id: Some(id), ..plain("request end") },
-            What::RequestEndAll => plain("requests end"),
-            What::RequestLabel { id, label } => {
-                Row { id: Some(id), object: u64::from(label), ..plain("request label") }
+            EventKind::RequestEnd { id } => EventRow { id: Some(id), ..plain("request end") },
+            EventKind::RequestEndAll => plain("requests end"),
+            EventKind::RequestLabel { id, label } => {
+                EventRow { id: Some(id), object: u64::from(label), ..plain("request label") }
             }
-            What::SwitchedOut { cpu, why, .. } => {
+            EventKind::SwitchedOut { cpu, reason: why, .. } => {
                 let kind = if why == OffCpu::Runnable { "switched out, runnable" } else { "switched out, blocked" };
-                Row { cpu: Some(cpu), ..plain(kind) }
+                EventRow { cpu: Some(cpu), ..plain(kind) }
             }
-            What::SwitchedIn { cpu } => Row { cpu: Some(cpu), ..plain("switched in") },
-            What::Woken { by } => Row { id: Some(u64::from(by)), ..plain("woken") },
-            What::Migrated { from, to } => Row { id: Some(u64::from(from)), cpu: Some(to), ..plain("migrated") },
-            What::Lost { count, .. } => Row { id: Some(count), ..plain("lost") },
+            EventKind::SwitchedIn { cpu } => EventRow { cpu: Some(cpu), ..plain("switched in") },
+            EventKind::Woken { waker: by } => EventRow { id: Some(u64::from(by)), ..plain("woken") },
+            EventKind::Migrated { from, to } => {
+                EventRow { id: Some(u64::from(from)), cpu: Some(to), ..plain("migrated") }
+            }
+            EventKind::Lost { count, .. } => EventRow { id: Some(count), ..plain("lost") },
         }
     }
 }

@@ -9,7 +9,7 @@ use super::{BLOCK_HEADER, PAYLOAD_MAX, PREAMBLE, SYNC};
 const READ: usize = 1 << 18;
 /// How many bytes of wrong candidates are checked in one damaged region before the rest of the segment is given up: one
 /// that imitates blocks would otherwise cost its square.
-const PATIENCE: usize = 256 << 20;
+const SCAN_MAX: usize = 256 << 20;
 
 /// Next item of a segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -24,18 +24,18 @@ pub enum Item<'a> {
         payload: &'a [u8],
     },
     /// Bytes that are no block.
-    Damage(Damaged),
+    Damage(DamagedRange),
 }
 
 /// Bytes of a segment that are no block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Damaged {
+pub struct DamagedRange {
     /// Where they begin in the file.
     pub offset: u64,
     /// How many.
     pub bytes: u64,
     /// Whether they are the beginning of a block that the file ends in.
-    pub cut: bool,
+    pub truncated: bool,
 }
 
 /// Reads the blocks of one segment, from behind its preamble.
@@ -57,8 +57,8 @@ enum Candidate {
         length: usize,
     },
     /// The file ends within it.
-    Cut,
-    No,
+    Truncated,
+    Invalid,
 }
 
 impl<R: Read> BlockReader<R> {
@@ -68,7 +68,7 @@ impl<R: Read> BlockReader<R> {
     }
 
     /// A reader behind the preamble.
-    pub fn behind_preamble(source: R) -> BlockReader<R> {
+    pub fn after_preamble(source: R) -> BlockReader<R> {
         BlockReader::new(source, PREAMBLE as u64)
     }
 
@@ -82,23 +82,23 @@ impl<R: Read> BlockReader<R> {
         if self.fill(1)? == 0 {
             return Ok(None);
         }
-        let mut patience = PATIENCE;
+        let mut patience = SCAN_MAX;
         match self.candidate(0, &mut patience)? {
             Candidate::Whole { kind, length } => return Ok(Some(self.hand_out(kind, length))),
-            Candidate::Cut => {
+            Candidate::Truncated => {
                 // It ends in the middle of something that looks like a block; behind it there may still be whole ones
                 // if its length is wrong.
                 let damaged = self.seek(true, &mut patience)?;
                 return Ok(Some(Item::Damage(damaged)));
             }
-            Candidate::No => {}
+            Candidate::Invalid => {}
         }
         let damaged = self.seek(false, &mut patience)?;
         Ok(Some(Item::Damage(damaged)))
     }
 
     /// Passes over bytes up to the next whole block, or the end.
-    fn seek(&mut self, cut: bool, patience: &mut usize) -> io::Result<Damaged> {
+    fn seek(&mut self, cut: bool, patience: &mut usize) -> io::Result<DamagedRange> {
         let from = self.offset;
         let mut at = 1;
         loop {
@@ -116,7 +116,7 @@ impl<R: Read> BlockReader<R> {
                     let rest = self.buffer.len() - self.begin;
                     self.pass(rest);
                 }
-                return Ok(Damaged { offset: from, bytes: self.offset - from, cut: cut && !gave_up });
+                return Ok(DamagedRange { offset: from, bytes: self.offset - from, truncated: cut && !gave_up });
             }
             let window = &self.buffer[self.begin + at..];
             match window.windows(SYNC.len()).position(|bytes| bytes == SYNC) {
@@ -125,7 +125,7 @@ impl<R: Read> BlockReader<R> {
                     at += place;
                     if let Candidate::Whole { .. } = self.candidate(at, patience)? {
                         self.pass(at);
-                        return Ok(Damaged { offset: from, bytes: self.offset - from, cut: false });
+                        return Ok(DamagedRange { offset: from, bytes: self.offset - from, truncated: false });
                     }
                     at += 1;
                 }
@@ -139,23 +139,23 @@ impl<R: Read> BlockReader<R> {
         let bytes = &self.buffer[self.begin + at..];
         if there < BLOCK_HEADER {
             let begins = bytes.len() < SYNC.len() && SYNC.starts_with(bytes) || bytes.starts_with(&SYNC);
-            return Ok(if begins { Candidate::Cut } else { Candidate::No });
+            return Ok(if begins { Candidate::Truncated } else { Candidate::Invalid });
         }
         let word = |from: usize| u32::from_le_bytes([bytes[from], bytes[from + 1], bytes[from + 2], bytes[from + 3]]);
         let (length, checksum) = (word(8) as usize, word(12));
         if bytes[..4] != SYNC || bytes[5..8] != [0; 3] || length > PAYLOAD_MAX {
-            return Ok(Candidate::No);
+            return Ok(Candidate::Invalid);
         }
         let kind = bytes[4];
         if self.fill(at + BLOCK_HEADER + length)? < at + BLOCK_HEADER + length {
-            return Ok(Candidate::Cut);
+            return Ok(Candidate::Truncated);
         }
         let bytes = &self.buffer[self.begin + at..];
         *patience = patience.saturating_sub(length + BLOCK_HEADER);
         if checksum_of(&bytes[4..12], &bytes[BLOCK_HEADER..BLOCK_HEADER + length]) == checksum {
             Ok(Candidate::Whole { kind, length })
         } else {
-            Ok(Candidate::No)
+            Ok(Candidate::Invalid)
         }
     }
 
@@ -209,7 +209,7 @@ pub fn put_block(out: &mut Vec<u8>, kind: u8, payload: &[u8]) {
 mod tests {
     use super::*;
 
-    fn read(bytes: &[u8]) -> (Vec<(u8, Vec<u8>)>, Vec<Damaged>) {
+    fn read(bytes: &[u8]) -> (Vec<(u8, Vec<u8>)>, Vec<DamagedRange>) {
         let (mut blocks, mut damage) = (Vec::new(), Vec::new());
         let mut reader = BlockReader::new(bytes, 0);
         while let Some(item) = reader.next_item().unwrap() {
@@ -250,7 +250,7 @@ mod tests {
             bytes[at] ^= 0x10;
             let (blocks, damage) = read(&bytes);
             assert_eq!(blocks.iter().map(|(kind, _)| *kind).collect::<Vec<_>>(), [4, 6], "byte {at}");
-            let lost = Damaged { offset: second as u64, bytes: (third - second) as u64, cut: false };
+            let lost = DamagedRange { offset: second as u64, bytes: (third - second) as u64, truncated: false };
             assert_eq!(damage, [lost]);
         }
     }
@@ -262,7 +262,7 @@ mod tests {
             let (blocks, damage) = read(&bytes[..length]);
             let whole = if length < third { 1 } else { 2 };
             assert_eq!(blocks.len(), whole, "{length}");
-            assert!(damage.len() == 1 && damage[0].cut, "{length}: {damage:?}");
+            assert!(damage.len() == 1 && damage[0].truncated, "{length}: {damage:?}");
         }
     }
 

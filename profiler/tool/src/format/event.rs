@@ -1,8 +1,8 @@
 //! Events: what one is, and the decoder of one block of them. Times leave here in nanoseconds.
 
 use super::meta::Clock;
-use super::usual::Usual;
-use super::varint::{Cursor, Malformed, difference};
+use super::short_event::ShortEvent;
+use super::varint::{Cursor, FormatError, difference};
 
 /// An event. `time` is when it was over, in nanoseconds of `CLOCK_MONOTONIC`; spans reach back from it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -12,7 +12,7 @@ pub struct Event {
     /// The writer's number of the thread.
     pub thread: u32,
     /// Kind and details of the event.
-    pub what: What,
+    pub kind: EventKind,
 }
 
 /// Kind of object that is locked or waited for.
@@ -48,7 +48,7 @@ impl ObjectKind {
         ObjectKind::Other,
     ];
 
-    fn of(marks: u8) -> ObjectKind {
+    fn from_marks(marks: u8) -> ObjectKind {
         ObjectKind::ALL[usize::from(marks >> 4 & 7)]
     }
 
@@ -57,7 +57,7 @@ impl ObjectKind {
     }
 
     /// In words.
-    pub fn words(self) -> &'static str {
+    pub fn name(self) -> &'static str {
         match self {
             ObjectKind::Mutex => "mutex",
             ObjectKind::Reader => "rwlock (reading)",
@@ -73,7 +73,7 @@ impl ObjectKind {
 
 /// Kind and details of an event. Spans in nanoseconds; addresses as they were in the process, 0 for unknown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum What {
+pub enum EventKind {
     /// A call of a function ended.
     Call {
         /// An address in the function.
@@ -164,12 +164,12 @@ pub enum What {
         /// Thread that got the CPU: the kernel's thread id, 0 unknown.
         next: u32,
         /// Why.
-        why: OffCpu,
+        reason: OffCpu,
     },
     /// Somebody made the thread runnable.
     Woken {
         /// The kernel's id of the thread that did, 0 unknown.
-        by: u32,
+        waker: u32,
     },
     /// The thread runs again.
     SwitchedIn {
@@ -186,7 +186,7 @@ pub enum What {
     /// Events are missing here.
     Lost {
         /// Of which sort: 0 anything, 1 calls, 2 locks, 3 requests, 4 scheduler.
-        sort: u8,
+        category: u8,
         /// How many.
         count: u64,
     },
@@ -207,7 +207,7 @@ pub enum Extent {
 
 impl Extent {
     #[inline(always)]
-    fn of(marks: u8) -> Extent {
+    fn from_marks(marks: u8) -> Extent {
         match marks & (CUT | EARLY) {
             0 => Extent::Whole,
             CUT => Extent::Cut,
@@ -228,15 +228,15 @@ pub enum OffCpu {
 
 /// The pairs of addresses that a block has named: reader and writer keep the same.
 #[derive(Clone, Debug)]
-pub(crate) struct Pairs {
+pub(crate) struct PairTable {
     table: Box<[(u64, u64); 256]>,
     used: [u64; 4],
     last: (u64, u64),
 }
 
-impl Pairs {
-    pub(crate) fn new() -> Pairs {
-        Pairs { table: Box::new([(0, 0); 256]), used: [0; 4], last: (0, 0) }
+impl PairTable {
+    pub(crate) fn new() -> PairTable {
+        PairTable { table: Box::new([(0, 0); 256]), used: [0; 4], last: (0, 0) }
     }
 
     /// Empties it, for the next block.
@@ -250,15 +250,15 @@ impl Pairs {
         (mixed >> 56) as u8
     }
 
-    fn known(&self, slot: u8) -> Option<(u64, u64)> {
+    fn get(&self, slot: u8) -> Option<(u64, u64)> {
         let used = self.used[usize::from(slot >> 6)] >> (slot & 63) & 1;
         (used == 1).then(|| self.table[usize::from(slot)])
     }
 
     /// The slot that holds the pair, or else the pair before it; remembers it.
     pub(crate) fn put(&mut self, pair: (u64, u64)) -> Result<u8, (u64, u64)> {
-        let slot = Pairs::slot(pair);
-        if self.known(slot) == Some(pair) {
+        let slot = PairTable::slot(pair);
+        if self.get(slot) == Some(pair) {
             return Ok(slot);
         }
         let before = self.last;
@@ -268,16 +268,16 @@ impl Pairs {
 
     #[inline]
     fn remember(&mut self, pair: (u64, u64)) {
-        let slot = Pairs::slot(pair);
+        let slot = PairTable::slot(pair);
         self.table[usize::from(slot)] = pair;
         self.used[usize::from(slot >> 6)] |= 1 << (slot & 63);
         self.last = pair;
     }
 
     #[inline(always)]
-    fn take(&mut self, known: bool, cursor: &mut Cursor<'_>) -> Result<(u64, u64), Malformed> {
+    fn take(&mut self, known: bool, cursor: &mut Cursor<'_>) -> Result<(u64, u64), FormatError> {
         if known {
-            return self.known(cursor.u8()?).ok_or(Malformed::Slot);
+            return self.get(cursor.u8()?).ok_or(FormatError::Slot);
         }
         let pair = cursor.two_signed(self.last.0, self.last.1)?;
         self.remember(pair);
@@ -308,7 +308,7 @@ impl EventsHeader {
     ///
     /// # Errors
     /// [`Malformed::Short`].
-    pub fn read(cursor: &mut Cursor<'_>) -> Result<EventsHeader, Malformed> {
+    pub fn read(cursor: &mut Cursor<'_>) -> Result<EventsHeader, FormatError> {
         Ok(EventsHeader {
             thread: cursor.u32()?,
             count: cursor.u32()?,
@@ -337,9 +337,9 @@ pub trait Sink {
 }
 
 /// A function that takes events.
-pub(crate) struct Each<F>(pub(crate) F);
+pub(crate) struct FnSink<F>(pub(crate) F);
 
-impl<F: FnMut(&Event)> Sink for Each<F> {
+impl<F: FnMut(&Event)> Sink for FnSink<F> {
     #[inline]
     fn event(&mut self, event: &Event) {
         (self.0)(event);
@@ -351,29 +351,29 @@ impl<F: FnMut(&Event)> Sink for Each<F> {
 pub struct Decoder {
     clock: Clock,
     /// Whether the clock's times leave as they are.
-    plain: bool,
-    pairs: Pairs,
+    is_identity: bool,
+    pairs: PairTable,
 }
 
 impl Decoder {
     /// A decoder of a trace with this clock.
     pub fn new(clock: Clock) -> Decoder {
-        Decoder { clock, plain: clock.is_plain(), pairs: Pairs::new() }
+        Decoder { clock, is_identity: clock.is_identity(), pairs: PairTable::new() }
     }
 
     /// Hands each event of a block to `each`, up to the first that is malformed.
     ///
     /// # Errors
     /// What is wrong with that one; those before it were handed out.
-    pub fn decode(&mut self, payload: &[u8], each: impl FnMut(&Event)) -> Result<EventsHeader, Malformed> {
-        self.decode_into(payload, &mut Each(each))
+    pub fn decode(&mut self, payload: &[u8], each: impl FnMut(&Event)) -> Result<EventsHeader, FormatError> {
+        self.decode_into(payload, &mut FnSink(each))
     }
 
     /// Like [`Decoder::decode`].
     ///
     /// # Errors
     /// See there.
-    pub fn decode_into(&mut self, payload: &[u8], sink: &mut impl Sink) -> Result<EventsHeader, Malformed> {
+    pub fn decode_into(&mut self, payload: &[u8], sink: &mut impl Sink) -> Result<EventsHeader, FormatError> {
         let mut cursor = Cursor::new(payload);
         let header = EventsHeader::read(&mut cursor)?;
         let thread = header.thread;
@@ -381,33 +381,33 @@ impl Decoder {
         let (mut time, mut id) = (header.base, 0);
         for _ in 0..header.count {
             if let Some(word) = cursor.word()
-                && let Some(usual) = Usual::of(word)
+                && let Some(usual) = ShortEvent::parse(word)
             {
                 let head = word as u8;
                 if head & !(KNOWN | CUT | EARLY) == CALL {
                     let (function, caller) = if head & KNOWN != 0 {
-                        cursor.pass(usual.length() + 1);
-                        self.pairs.known(usual.behind()).ok_or(Malformed::Slot)?
+                        cursor.skip(usual.length() + 1);
+                        self.pairs.get(usual.next_byte()).ok_or(FormatError::Slot)?
                     } else {
-                        cursor.pass(usual.length());
+                        cursor.skip(usual.length());
                         self.pairs.take(false, &mut cursor)?
                     };
                     time = usual.first(time);
                     let (now, duration) = self.span(time, usual.second());
-                    let what = What::Call { function, caller, duration, extent: Extent::of(head) };
-                    sink.event(&Event { time: now, thread, what });
+                    let what = EventKind::Call { function, caller, duration, extent: Extent::from_marks(head) };
+                    sink.event(&Event { time: now, thread, kind: what });
                     continue;
                 }
                 if let 6..=8 = head {
-                    cursor.pass(usual.length());
+                    cursor.skip(usual.length());
                     time = usual.first(time);
                     id = difference(usual.second()).wrapping_add(id);
                     let what = match head {
-                        6 => What::RequestStart { id, queue: None },
-                        7 => What::RequestBlock { id, queue: None },
-                        _ => What::RequestEnd { id },
+                        6 => EventKind::RequestStart { id, queue: None },
+                        7 => EventKind::RequestBlock { id, queue: None },
+                        _ => EventKind::RequestEnd { id },
                     };
-                    sink.event(&Event { time: self.now(time), thread, what });
+                    sink.event(&Event { time: self.now(time), thread, kind: what });
                     continue;
                 }
             }
@@ -416,20 +416,20 @@ impl Decoder {
                 sink.event(&event);
             }
         }
-        if cursor.is_empty() { Ok(header) } else { Err(Malformed::Rest) }
+        if cursor.is_empty() { Ok(header) } else { Err(FormatError::TrailingBytes) }
     }
 
     /// A time of the clock in nanoseconds.
     #[inline(always)]
     fn now(&self, time: u64) -> u64 {
-        if self.plain { time } else { self.clock.nanos(time) }
+        if self.is_identity { time } else { self.clock.nanos(time) }
     }
 
     /// A time of the clock, and so many units before it, in nanoseconds.
     #[inline(always)]
     fn span(&self, time: u64, units: u64) -> (u64, u64) {
         let units = units.min(time);
-        if self.plain {
+        if self.is_identity {
             return (time, units);
         }
         // By its ends, so that what touches in the file still touches.
@@ -444,14 +444,14 @@ impl Decoder {
         cursor: &mut Cursor<'_>,
         time: &mut u64,
         id: &mut u64,
-    ) -> Result<Option<Event>, Malformed> {
+    ) -> Result<Option<Event>, FormatError> {
         let head = cursor.u8()?;
         let (kind, marks) = (head & 0x0F, head & 0xF0);
         if kind == 0 {
-            return Err(Malformed::Kind(kind));
+            return Err(FormatError::Kind(kind));
         }
         if marks & !MARKS[usize::from(kind)] != 0 {
-            return Err(Malformed::Marks(kind));
+            return Err(FormatError::Marks(kind));
         }
         *time = cursor.signed(*time)?;
         let known = marks & 0x80 != 0;
@@ -464,70 +464,74 @@ impl Decoder {
             1 => {
                 let duration = span(cursor.varint()?);
                 let (function, caller) = self.pairs.take(known, cursor)?;
-                What::Call { function, caller, duration, extent: Extent::of(marks) }
+                EventKind::Call { function, caller, duration, extent: Extent::from_marks(marks) }
             }
             2 => {
                 let (wait, hold) = (cursor.varint()?, cursor.varint()?);
                 let (lock, site) = self.pairs.take(known, cursor)?;
                 let acquired = time.wrapping_sub(hold.min(*time));
-                let object = ObjectKind::of(marks);
+                let object = ObjectKind::from_marks(marks);
                 let taken = clock.nanos(acquired);
                 let (wait, hold) = (taken.saturating_sub(before(wait, acquired)), now.saturating_sub(taken));
-                What::Held { object, lock, site, wait, hold }
+                EventKind::Held { object, lock, site, wait, hold }
             }
             3 | 4 => {
                 let wait = span(cursor.varint()?);
                 let (lock, site) = self.pairs.take(known, cursor)?;
-                let object = ObjectKind::of(marks);
+                let object = ObjectKind::from_marks(marks);
                 if kind == 3 {
-                    What::Waited { object, lock, site, wait }
+                    EventKind::Waited { object, lock, site, wait }
                 } else {
-                    What::Acquired { object, lock, site, wait }
+                    EventKind::Acquired { object, lock, site, wait }
                 }
             }
             5 => {
                 let (lock, site) = self.pairs.take(known, cursor)?;
-                What::Released { object: ObjectKind::of(marks), lock, site }
+                EventKind::Released { object: ObjectKind::from_marks(marks), lock, site }
             }
             6 | 7 => {
                 *id = cursor.signed(*id)?;
                 let queue = if known { Some(cursor.varint()?) } else { None };
-                if kind == 6 { What::RequestStart { id: *id, queue } } else { What::RequestBlock { id: *id, queue } }
+                if kind == 6 {
+                    EventKind::RequestStart { id: *id, queue }
+                } else {
+                    EventKind::RequestBlock { id: *id, queue }
+                }
             }
             8 => {
                 *id = cursor.signed(*id)?;
-                What::RequestEnd { id: *id }
+                EventKind::RequestEnd { id: *id }
             }
-            9 => What::RequestEndAll,
+            9 => EventKind::RequestEndAll,
             10 => {
                 let why = if marks == 0 { OffCpu::Blocked } else { OffCpu::Runnable };
-                What::SwitchedOut { cpu: narrow(cursor)?, next: narrow(cursor)?, why }
+                EventKind::SwitchedOut { cpu: narrow(cursor)?, next: narrow(cursor)?, reason: why }
             }
-            11 => What::Woken { by: narrow(cursor)? },
-            12 => What::SwitchedIn { cpu: narrow(cursor)? },
-            13 => What::Migrated { from: narrow(cursor)?, to: narrow(cursor)? },
+            11 => EventKind::Woken { waker: narrow(cursor)? },
+            12 => EventKind::SwitchedIn { cpu: narrow(cursor)? },
+            13 => EventKind::Migrated { from: narrow(cursor)?, to: narrow(cursor)? },
             14 => {
                 let sort = cursor.u8()?;
                 if sort > 4 {
-                    return Err(Malformed::Code(sort));
+                    return Err(FormatError::Code(sort));
                 }
-                What::Lost { sort, count: cursor.varint()? }
+                EventKind::Lost { category: sort, count: cursor.varint()? }
             }
             _ => {
                 let length = cursor.bounded(super::TEXT_MAX)?;
                 let mut inside = Cursor::new(cursor.take(length)?);
                 match inside.u8() {
-                    Ok(LABEL) => What::RequestLabel { id: inside.varint()?, label: narrow(&mut inside)? },
+                    Ok(LABEL) => EventKind::RequestLabel { id: inside.varint()?, label: narrow(&mut inside)? },
                     _ => return Ok(None),
                 }
             }
         };
-        Ok(Some(Event { time: now, thread, what }))
+        Ok(Some(Event { time: now, thread, kind: what }))
     }
 }
 
-fn narrow(cursor: &mut Cursor<'_>) -> Result<u32, Malformed> {
-    u32::try_from(cursor.varint()?).map_err(|_| Malformed::Length)
+fn narrow(cursor: &mut Cursor<'_>) -> Result<u32, FormatError> {
+    u32::try_from(cursor.varint()?).map_err(|_| FormatError::Length)
 }
 
 #[cfg(test)]
@@ -537,7 +541,7 @@ mod tests {
     use proptest::prelude::*;
 
     /// As [`Decoder::decode`], each event the long way.
-    fn decode_slowly(decoder: &mut Decoder, payload: &[u8]) -> (Vec<Event>, Result<EventsHeader, Malformed>) {
+    fn decode_slowly(decoder: &mut Decoder, payload: &[u8]) -> (Vec<Event>, Result<EventsHeader, FormatError>) {
         let mut events = Vec::new();
         let mut cursor = Cursor::new(payload);
         let mut decode = || {
@@ -547,7 +551,7 @@ mod tests {
             for _ in 0..header.count {
                 events.extend(decoder.event(header.thread, &mut cursor, &mut time, &mut id)?);
             }
-            if cursor.is_empty() { Ok(header) } else { Err(Malformed::Rest) }
+            if cursor.is_empty() { Ok(header) } else { Err(FormatError::TrailingBytes) }
         };
         let result = decode();
         (events, result)

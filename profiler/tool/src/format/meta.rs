@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use super::varint::{Cursor, Malformed};
+use super::varint::{Cursor, FormatError};
 
 /// Most modules and threads that one block may name.
 const MANY: usize = 1 << 20;
@@ -34,7 +34,7 @@ impl Clock {
     }
 
     /// Whether its times are nanoseconds of `CLOCK_MONOTONIC` as they are.
-    pub fn is_plain(&self) -> bool {
+    pub fn is_identity(&self) -> bool {
         self.scale == 1 << 32 && self.anchor == self.monotonic
     }
 
@@ -70,7 +70,7 @@ pub enum Engine {
 
 impl Engine {
     /// In words.
-    pub fn words(self) -> &'static str {
+    pub fn description(self) -> &'static str {
         match self {
             Engine::None => "none (no calls of functions)",
             Engine::Tick => "tick",
@@ -116,7 +116,7 @@ impl Header {
     ///
     /// # Errors
     /// When it is cut off or a text is too long.
-    pub fn read(payload: &[u8]) -> Result<Header, Malformed> {
+    pub fn read(payload: &[u8]) -> Result<Header, FormatError> {
         let mut cursor = Cursor::new(payload);
         let mut id = [0; 16];
         id.copy_from_slice(cursor.take(16)?);
@@ -174,23 +174,23 @@ impl Module {
     ///
     /// # Errors
     /// What is wrong with the first that can't be read.
-    pub fn read_all(payload: &[u8], clock: &Clock) -> Result<Vec<Module>, Malformed> {
+    pub fn read_all(payload: &[u8], clock: &Clock) -> Result<Vec<Module>, FormatError> {
         let mut cursor = Cursor::new(payload);
         let count = cursor.bounded(MANY)?;
         (0..count).map(|_| Module::read(&mut cursor, clock)).collect()
     }
 
-    fn read(cursor: &mut Cursor<'_>, clock: &Clock) -> Result<Module, Malformed> {
+    fn read(cursor: &mut Cursor<'_>, clock: &Clock) -> Result<Module, FormatError> {
         let (id, flags) = (cursor.varint()?, cursor.u8()?);
         let (loaded, unloaded, bias) = (cursor.u64()?, cursor.u64()?, cursor.u64()?);
         let count = cursor.u8()?;
         if count > 16 {
-            return Err(Malformed::Length);
+            return Err(FormatError::Length);
         }
-        let ranges = (0..count).map(|_| Ok((cursor.u64()?, cursor.u64()?))).collect::<Result<Vec<_>, Malformed>>()?;
+        let ranges = (0..count).map(|_| Ok((cursor.u64()?, cursor.u64()?))).collect::<Result<Vec<_>, FormatError>>()?;
         let length = cursor.u8()?;
         if length > 64 {
-            return Err(Malformed::Length);
+            return Err(FormatError::Length);
         }
         let build_id = cursor.take(usize::from(length))?.to_vec();
         let unloaded = (unloaded != 0).then(|| clock.nanos(unloaded));
@@ -233,13 +233,13 @@ impl Thread {
     ///
     /// # Errors
     /// What is wrong with the first that can't be read.
-    pub fn read_all(payload: &[u8], clock: &Clock) -> Result<Vec<Thread>, Malformed> {
+    pub fn read_all(payload: &[u8], clock: &Clock) -> Result<Vec<Thread>, FormatError> {
         let mut cursor = Cursor::new(payload);
         let count = cursor.bounded(MANY)?;
         let mut threads = Vec::new();
         for _ in 0..count {
-            let number = u32::try_from(cursor.varint()?).map_err(|_| Malformed::Length)?;
-            let tid = u32::try_from(cursor.varint()?).map_err(|_| Malformed::Length)?;
+            let number = u32::try_from(cursor.varint()?).map_err(|_| FormatError::Length)?;
+            let tid = u32::try_from(cursor.varint()?).map_err(|_| FormatError::Length)?;
             let mut time = || cursor.u64().map(|time| (time != 0).then(|| clock.nanos(time)));
             let (started, ended) = (time()?, time()?);
             threads.push(Thread { number, tid, started, ended, name: cursor.text()? });
@@ -266,7 +266,7 @@ impl Note {
     ///
     /// # Errors
     /// When it is cut off or too long.
-    pub fn read(payload: &[u8], clock: &Clock) -> Result<Note, Malformed> {
+    pub fn read(payload: &[u8], clock: &Clock) -> Result<Note, FormatError> {
         let mut cursor = Cursor::new(payload);
         let time = clock.nanos(cursor.u64()?);
         Ok(Note { time, level: cursor.u8()?, topic: cursor.u8()?, text: cursor.text()? })
@@ -275,7 +275,7 @@ impl Note {
 
 /// The last block of a segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct End {
+pub struct SegmentEnd {
     /// Nanoseconds of `CLOCK_MONOTONIC`.
     pub time: u64,
     /// Why: see [`End::words`].
@@ -286,7 +286,7 @@ pub struct End {
     pub lost: u64,
 }
 
-impl End {
+impl SegmentEnd {
     /// The reason that says that another segment follows.
     pub const CONTINUES: u8 = 3;
 
@@ -294,10 +294,10 @@ impl End {
     ///
     /// # Errors
     /// When it is cut off.
-    pub fn read(payload: &[u8], clock: &Clock) -> Result<End, Malformed> {
+    pub fn read(payload: &[u8], clock: &Clock) -> Result<SegmentEnd, FormatError> {
         let mut cursor = Cursor::new(payload);
         let time = clock.nanos(cursor.u64()?);
-        Ok(End { time, reason: cursor.u8()?, events: cursor.u64()?, lost: cursor.u64()? })
+        Ok(SegmentEnd { time, reason: cursor.u8()?, events: cursor.u64()?, lost: cursor.u64()? })
     }
 
     /// Whether recording ended before it was wanted to.
@@ -306,7 +306,7 @@ impl End {
     }
 
     /// The reason in words.
-    pub fn words(&self) -> &'static str {
+    pub fn description(&self) -> &'static str {
         match self.reason {
             0 => "recording was stopped",
             1 => "the program ended",
@@ -321,7 +321,7 @@ impl End {
 
 /// Time in which the clock stood still: a call within left nothing. Times in nanoseconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Still {
+pub struct ClockStop {
     /// Value of the clock meanwhile.
     pub start: u64,
     /// How long.
@@ -332,9 +332,9 @@ pub struct Still {
 
 /// Course of the clock so far: how long it stood still, how long it was coarse. Spans in nanoseconds; sums are since the recording began.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Pace {
+pub struct ClockReport {
     /// How long it stood still in all.
-    pub stood: u64,
+    pub stopped: u64,
     /// How long it ticked no more often than every `coarse_tick`, though it was told to.
     pub coarse: u64,
     /// Between two ticks while the machine was busy.
@@ -344,28 +344,28 @@ pub struct Pace {
     /// Between two ticks, as it was told or as its share of the CPU allowed.
     pub tick: u64,
     /// When it stood still, since the block before.
-    pub stills: Vec<Still>,
+    pub stops: Vec<ClockStop>,
 }
 
-impl Pace {
+impl ClockReport {
     /// Reads it.
     ///
     /// # Errors
     /// When it is cut off.
-    pub fn read(payload: &[u8], clock: &Clock) -> Result<Pace, Malformed> {
+    pub fn read(payload: &[u8], clock: &Clock) -> Result<ClockReport, FormatError> {
         let mut cursor = Cursor::new(payload);
         cursor.u64()?;
-        let mut pace = Pace {
-            stood: cursor.varint()?,
+        let mut pace = ClockReport {
+            stopped: cursor.varint()?,
             coarse: cursor.varint()?,
             coarse_tick: cursor.varint()?,
             used: cursor.varint()?,
             tick: cursor.varint()?,
-            stills: Vec::new(),
+            stops: Vec::new(),
         };
         for _ in 0..cursor.bounded(MANY)? {
             let start = clock.nanos(cursor.u64()?);
-            pace.stills.push(Still { start, length: cursor.varint()?, used: cursor.varint()? });
+            pace.stops.push(ClockStop { start, length: cursor.varint()?, used: cursor.varint()? });
         }
         Ok(pace)
     }
@@ -375,17 +375,19 @@ impl Pace {
 ///
 /// # Errors
 /// What is wrong with the first that can't be read.
-pub fn read_labels(payload: &[u8]) -> Result<Vec<(u32, String)>, Malformed> {
+pub fn read_labels(payload: &[u8]) -> Result<Vec<(u32, String)>, FormatError> {
     let mut cursor = Cursor::new(payload);
     let count = cursor.bounded(MANY)?;
-    (0..count).map(|_| Ok((u32::try_from(cursor.varint()?).map_err(|_| Malformed::Length)?, cursor.text()?))).collect()
+    (0..count)
+        .map(|_| Ok((u32::try_from(cursor.varint()?).map_err(|_| FormatError::Length)?, cursor.text()?)))
+        .collect()
 }
 
 /// A pair of clocks: the time in nanoseconds of `CLOCK_MONOTONIC`, and how far the scale has drifted.
 ///
 /// # Errors
 /// When it is cut off.
-pub fn read_clock(payload: &[u8], clock: &Clock) -> Result<(u64, i64), Malformed> {
+pub fn read_clock(payload: &[u8], clock: &Clock) -> Result<(u64, i64), FormatError> {
     let mut cursor = Cursor::new(payload);
     let (time, monotonic) = (cursor.u64()?, cursor.u64()?);
     let drift = i128::from(clock.nanos(time)) - i128::from(monotonic);
@@ -394,7 +396,7 @@ pub fn read_clock(payload: &[u8], clock: &Clock) -> Result<(u64, i64), Malformed
 
 /// Function that was left out at times so that recording kept to its share of the CPU. Calls are estimates.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-pub struct LeftOut {
+pub struct OmittedFunction {
     /// Its address.
     pub function: u64,
     /// Calls since the recording began.
@@ -408,7 +410,7 @@ pub struct LeftOut {
 /// Price of a recording that was told to keep to a share of the program's CPU time, and what was left out for it. Shares are in millionths,
 /// sums since the recording began, and calls are estimates.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct Share {
+pub struct OverheadReport {
     /// Share that it was told to keep to.
     pub asked: u64,
     /// Share that it took, as far as it knows.
@@ -430,18 +432,18 @@ pub struct Share {
     /// Whether scheduler events were.
     pub sched: bool,
     /// Functions of which most calls are missing.
-    pub most: Vec<LeftOut>,
+    pub most: Vec<OmittedFunction>,
 }
 
-impl Share {
+impl OverheadReport {
     /// Reads it.
     ///
     /// # Errors
     /// When it is cut off.
-    pub fn read(payload: &[u8]) -> Result<Share, Malformed> {
+    pub fn read(payload: &[u8]) -> Result<OverheadReport, FormatError> {
         let mut cursor = Cursor::new(payload);
         cursor.u64()?;
-        let mut share = Share {
+        let mut share = OverheadReport {
             asked: cursor.varint()?,
             estimated: cursor.varint()?,
             functions: cursor.varint()?,
@@ -449,14 +451,14 @@ impl Share {
             calls: cursor.varint()?,
             missed: cursor.varint()?,
             longest: cursor.varint()?,
-            ..Share::default()
+            ..OverheadReport::default()
         };
         let marks = cursor.u8()?;
         (share.holders, share.sched, share.waits) = (marks & 1 != 0, marks & 2 != 0, marks & 4 != 0);
         for _ in 0..cursor.bounded(MANY)? {
             let function = cursor.u64()?;
             let (calls, missed, length) = (cursor.varint()?, cursor.varint()?, cursor.varint()?);
-            share.most.push(LeftOut { function, calls, missed, length });
+            share.most.push(OmittedFunction { function, calls, missed, length });
         }
         Ok(share)
     }

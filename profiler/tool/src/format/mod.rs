@@ -4,11 +4,11 @@
 pub mod block;
 pub mod event;
 pub mod meta;
-mod usual;
+mod short_event;
 pub mod varint;
 pub mod write;
 
-pub use event::{Event, ObjectKind, What};
+pub use event::{Event, EventKind, ObjectKind};
 
 /// The first bytes of every segment.
 pub const MAGIC: [u8; 8] = *b"LEEWTRC\n";

@@ -7,7 +7,7 @@ use super::TEXT_MAX;
 /// Why a payload can't be read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 #[non_exhaustive]
-pub enum Malformed {
+pub enum FormatError {
     /// The bytes end inside a field.
     #[error("it ends inside a field")]
     Short,
@@ -31,7 +31,7 @@ pub enum Malformed {
     Slot,
     /// Bytes are left behind the last event.
     #[error("bytes are left over")]
-    Rest,
+    TrailingBytes,
 }
 
 /// The top bit of each byte.
@@ -79,8 +79,8 @@ impl<'a> Cursor<'a> {
     ///
     /// # Errors
     /// [`Malformed::Short`], as for all that follow.
-    pub fn take(&mut self, count: usize) -> Result<&'a [u8], Malformed> {
-        let (head, rest) = self.bytes.split_at_checked(count).ok_or(Malformed::Short)?;
+    pub fn take(&mut self, count: usize) -> Result<&'a [u8], FormatError> {
+        let (head, rest) = self.bytes.split_at_checked(count).ok_or(FormatError::Short)?;
         self.bytes = rest;
         Ok(head)
     }
@@ -93,7 +93,7 @@ impl<'a> Cursor<'a> {
 
     /// Passes over bytes that were looked at.
     #[inline(always)]
-    pub(super) fn pass(&mut self, count: usize) {
+    pub(super) fn skip(&mut self, count: usize) {
         self.bytes = self.bytes.get(count..).unwrap_or_default();
     }
 
@@ -103,8 +103,8 @@ impl<'a> Cursor<'a> {
     /// See [`Cursor::take`].
     // Here and below: a result with a reason in it would go through memory, three to six times per event.
     #[inline(always)]
-    pub fn u8(&mut self) -> Result<u8, Malformed> {
-        let (&first, rest) = self.bytes.split_first().ok_or(Malformed::Short)?;
+    pub fn u8(&mut self) -> Result<u8, FormatError> {
+        let (&first, rest) = self.bytes.split_first().ok_or(FormatError::Short)?;
         self.bytes = rest;
         Ok(first)
     }
@@ -113,8 +113,8 @@ impl<'a> Cursor<'a> {
     ///
     /// # Errors
     /// See [`Cursor::take`].
-    pub fn u32(&mut self) -> Result<u32, Malformed> {
-        let (head, rest) = self.bytes.split_first_chunk().ok_or(Malformed::Short)?;
+    pub fn u32(&mut self) -> Result<u32, FormatError> {
+        let (head, rest) = self.bytes.split_first_chunk().ok_or(FormatError::Short)?;
         self.bytes = rest;
         Ok(u32::from_le_bytes(*head))
     }
@@ -123,8 +123,8 @@ impl<'a> Cursor<'a> {
     ///
     /// # Errors
     /// See [`Cursor::take`].
-    pub fn u64(&mut self) -> Result<u64, Malformed> {
-        let (head, rest) = self.bytes.split_first_chunk().ok_or(Malformed::Short)?;
+    pub fn u64(&mut self) -> Result<u64, FormatError> {
+        let (head, rest) = self.bytes.split_first_chunk().ok_or(FormatError::Short)?;
         self.bytes = rest;
         Ok(u64::from_le_bytes(*head))
     }
@@ -134,7 +134,7 @@ impl<'a> Cursor<'a> {
     /// # Errors
     /// [`Malformed::Varint`] when it has more than 64 bits; see also [`Cursor::take`].
     #[inline(always)]
-    pub fn varint(&mut self) -> Result<u64, Malformed> {
+    pub fn varint(&mut self) -> Result<u64, FormatError> {
         if let Some(head) = self.bytes.first_chunk() {
             let word = u64::from_le_bytes(*head);
             // The first byte whose top bit is clear is the last. How many there are is hard to guess, so no branch asks.
@@ -150,20 +150,20 @@ impl<'a> Cursor<'a> {
 
     /// Reads a varint that is longer than eight bytes, or near the end.
     #[cold]
-    fn long_varint(&mut self) -> Result<u64, Malformed> {
+    fn long_varint(&mut self) -> Result<u64, FormatError> {
         let mut value = 0;
         for shift in (0..64).step_by(7) {
             let byte = self.u8()?;
             let part = u64::from(byte & 0x7F);
             if shift == 63 && part > 1 {
-                return Err(Malformed::Varint);
+                return Err(FormatError::Varint);
             }
             value |= part << shift;
             if byte < 0x80 {
                 return Ok(value);
             }
         }
-        Err(Malformed::Varint)
+        Err(FormatError::Varint)
     }
 
     /// A signed difference, added to `base` modulo 2⁶⁴.
@@ -171,7 +171,7 @@ impl<'a> Cursor<'a> {
     /// # Errors
     /// See [`Cursor::varint`].
     #[inline(always)]
-    pub fn signed(&mut self, base: u64) -> Result<u64, Malformed> {
+    pub fn signed(&mut self, base: u64) -> Result<u64, FormatError> {
         Ok(base.wrapping_add(difference(self.varint()?)))
     }
 
@@ -180,7 +180,7 @@ impl<'a> Cursor<'a> {
     /// # Errors
     /// See [`Cursor::varint`].
     #[inline(always)]
-    pub(super) fn two_signed(&mut self, first: u64, second: u64) -> Result<(u64, u64), Malformed> {
+    pub(super) fn two_signed(&mut self, first: u64, second: u64) -> Result<(u64, u64), FormatError> {
         if let Some(word) = self.word() {
             let ends = !word & TOPS;
             let less = ends.wrapping_sub(1);
@@ -188,7 +188,7 @@ impl<'a> Cursor<'a> {
             if behind != 0 {
                 // Both are in the word; each mask reaches up to the lowest bit that is set.
                 let more = behind ^ behind.wrapping_sub(1);
-                self.pass((behind.trailing_zeros() / 8 + 1) as usize);
+                self.skip((behind.trailing_zeros() / 8 + 1) as usize);
                 let parts = (word & (ends ^ less), (word & more) >> ((ends.trailing_zeros() + 1) % 64));
                 let (one, other) = (difference(joined(parts.0)), difference(joined(parts.1)));
                 return Ok((first.wrapping_add(one), second.wrapping_add(other)));
@@ -201,15 +201,15 @@ impl<'a> Cursor<'a> {
     ///
     /// # Errors
     /// [`Malformed::Length`] above that; see also [`Cursor::varint`].
-    pub fn bounded(&mut self, most: usize) -> Result<usize, Malformed> {
-        usize::try_from(self.varint()?).ok().filter(|value| *value <= most).ok_or(Malformed::Length)
+    pub fn bounded(&mut self, most: usize) -> Result<usize, FormatError> {
+        usize::try_from(self.varint()?).ok().filter(|value| *value <= most).ok_or(FormatError::Length)
     }
 
     /// A text; what is not UTF-8 is replaced.
     ///
     /// # Errors
     /// [`Malformed::Length`] when it is too long; see also [`Cursor::varint`].
-    pub fn text(&mut self) -> Result<String, Malformed> {
+    pub fn text(&mut self) -> Result<String, FormatError> {
         let length = self.bounded(TEXT_MAX)?;
         Ok(String::from_utf8_lossy(self.take(length)?).into_owned())
     }
@@ -272,9 +272,9 @@ mod tests {
     fn numbers_of_more_than_64_bits_are_refused() {
         let check = |bytes: &[u8], expected| assert_eq!(Cursor::new(bytes).varint(), expected);
         check(&[0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0x01], Ok(u64::MAX));
-        check(&[0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0x02], Err(Malformed::Varint));
-        check(&[0x80; 12], Err(Malformed::Varint));
-        check(&[0x80], Err(Malformed::Short));
-        check(&[], Err(Malformed::Short));
+        check(&[0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0x02], Err(FormatError::Varint));
+        check(&[0x80; 12], Err(FormatError::Varint));
+        check(&[0x80], Err(FormatError::Short));
+        check(&[], Err(FormatError::Short));
     }
 }

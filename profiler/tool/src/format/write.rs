@@ -7,8 +7,8 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use super::block::put_block;
-use super::event::{Extent, OffCpu, Pairs, What};
-use super::meta::{Clock, End, Engine, Header, Module, Pace, Share, Thread};
+use super::event::{EventKind, Extent, OffCpu, PairTable};
+use super::meta::{Clock, ClockReport, Engine, Header, Module, OverheadReport, SegmentEnd, Thread};
 use super::varint::{put_signed, put_text, put_varint};
 use super::{MAGIC, VERSION, kind};
 
@@ -17,7 +17,7 @@ const BLOCK: usize = 64 << 10;
 
 /// Begin of a trace.
 #[derive(Clone, Debug)]
-pub struct Setup {
+pub struct TraceConfig {
     /// The header.
     pub header: Header,
     /// Modules; their times in units of the clock.
@@ -28,8 +28,8 @@ pub struct Setup {
     pub segment_bytes: u64,
 }
 
-impl Default for Setup {
-    fn default() -> Setup {
+impl Default for TraceConfig {
+    fn default() -> TraceConfig {
         let header = Header {
             id: [7; 16],
             clock: Clock::NANOSECONDS,
@@ -42,7 +42,7 @@ impl Default for Setup {
             writer: "leeward".into(),
             command: "example".into(),
         };
-        Setup { header, modules: Vec::new(), threads: Vec::new(), segment_bytes: 64 << 20 }
+        TraceConfig { header, modules: Vec::new(), threads: Vec::new(), segment_bytes: 64 << 20 }
     }
 }
 
@@ -50,7 +50,7 @@ impl Default for Setup {
 #[derive(Debug)]
 struct Encoder {
     body: Vec<u8>,
-    pairs: Pairs,
+    pairs: PairTable,
     count: u32,
     base: u64,
     time: u64,
@@ -63,7 +63,7 @@ impl Encoder {
     fn new() -> Encoder {
         Encoder {
             body: Vec::new(),
-            pairs: Pairs::new(),
+            pairs: PairTable::new(),
             count: 0,
             base: 0,
             time: 0,
@@ -86,15 +86,15 @@ impl Encoder {
         payload
     }
 
-    fn put(&mut self, time: u64, what: &What) {
+    fn put(&mut self, time: u64, what: &EventKind) {
         if self.count == 0 {
             (self.base, self.time) = (time, time);
         }
         self.count += 1;
         let reach = match *what {
-            What::Call { duration, .. } => duration,
-            What::Held { wait, hold, .. } => wait.saturating_add(hold),
-            What::Waited { wait, .. } | What::Acquired { wait, .. } => wait,
+            EventKind::Call { duration, .. } => duration,
+            EventKind::Held { wait, hold, .. } => wait.saturating_add(hold),
+            EventKind::Waited { wait, .. } | EventKind::Acquired { wait, .. } => wait,
             _ => 0,
         };
         self.earliest = self.earliest.min(time.saturating_sub(reach));
@@ -107,9 +107,9 @@ impl Encoder {
     }
 
     /// Writes the fields and returns the first byte.
-    fn fields(&mut self, what: &What) -> u8 {
+    fn fields(&mut self, what: &EventKind) -> u8 {
         match *what {
-            What::Call { function, caller, duration, extent } => {
+            EventKind::Call { function, caller, duration, extent } => {
                 put_varint(&mut self.body, duration);
                 let marks = match extent {
                     Extent::Whole => 0,
@@ -119,25 +119,25 @@ impl Encoder {
                 };
                 1 | marks | self.pair((function, caller))
             }
-            What::Held { object, lock, site, wait, hold } => {
+            EventKind::Held { object, lock, site, wait, hold } => {
                 put_varint(&mut self.body, wait);
                 put_varint(&mut self.body, hold);
                 2 | object.marks() | self.pair((lock, site))
             }
-            What::Waited { object, lock, site, wait } => {
+            EventKind::Waited { object, lock, site, wait } => {
                 put_varint(&mut self.body, wait);
                 3 | object.marks() | self.pair((lock, site))
             }
-            What::Acquired { object, lock, site, wait } => {
+            EventKind::Acquired { object, lock, site, wait } => {
                 put_varint(&mut self.body, wait);
                 4 | object.marks() | self.pair((lock, site))
             }
-            What::Released { object, lock, site } => 5 | object.marks() | self.pair((lock, site)),
-            What::RequestStart { id, queue } => 6 | self.request(id, queue),
-            What::RequestBlock { id, queue } => 7 | self.request(id, queue),
-            What::RequestEnd { id } => 8 | self.request(id, None),
-            What::RequestEndAll => 9,
-            What::RequestLabel { id, label } => {
+            EventKind::Released { object, lock, site } => 5 | object.marks() | self.pair((lock, site)),
+            EventKind::RequestStart { id, queue } => 6 | self.request(id, queue),
+            EventKind::RequestBlock { id, queue } => 7 | self.request(id, queue),
+            EventKind::RequestEnd { id } => 8 | self.request(id, None),
+            EventKind::RequestEndAll => 9,
+            EventKind::RequestLabel { id, label } => {
                 let mut inside = vec![super::event::LABEL];
                 put_varint(&mut inside, id);
                 put_varint(&mut inside, u64::from(label));
@@ -145,25 +145,25 @@ impl Encoder {
                 self.body.append(&mut inside);
                 15
             }
-            What::SwitchedOut { cpu, next, why } => {
+            EventKind::SwitchedOut { cpu, next, reason: why } => {
                 put_varint(&mut self.body, u64::from(cpu));
                 put_varint(&mut self.body, u64::from(next));
                 10 | if why == OffCpu::Runnable { 0x10 } else { 0 }
             }
-            What::Woken { by } => {
+            EventKind::Woken { waker: by } => {
                 put_varint(&mut self.body, u64::from(by));
                 11
             }
-            What::SwitchedIn { cpu } => {
+            EventKind::SwitchedIn { cpu } => {
                 put_varint(&mut self.body, u64::from(cpu));
                 12
             }
-            What::Migrated { from, to } => {
+            EventKind::Migrated { from, to } => {
                 put_varint(&mut self.body, u64::from(from));
                 put_varint(&mut self.body, u64::from(to));
                 13
             }
-            What::Lost { sort, count } => {
+            EventKind::Lost { category: sort, count } => {
                 self.body.push(sort);
                 put_varint(&mut self.body, count);
                 14
@@ -199,7 +199,7 @@ impl Encoder {
 #[derive(Debug)]
 pub struct TraceWriter {
     folder: PathBuf,
-    setup: Setup,
+    config: TraceConfig,
     file: File,
     segment: u32,
     written: u64,
@@ -214,11 +214,11 @@ impl TraceWriter {
     ///
     /// # Errors
     /// What the file system says, as for all that follow.
-    pub fn create(folder: &Path, setup: &Setup) -> io::Result<TraceWriter> {
+    pub fn create(folder: &Path, setup: &TraceConfig) -> io::Result<TraceWriter> {
         std::fs::create_dir_all(folder)?;
         let mut writer = TraceWriter {
             folder: folder.to_path_buf(),
-            setup: setup.clone(),
+            config: setup.clone(),
             file: File::create(segment_path(folder, 0))?,
             segment: 0,
             written: 0,
@@ -235,10 +235,10 @@ impl TraceWriter {
     ///
     /// # Errors
     /// See [`TraceWriter::create`].
-    pub fn event(&mut self, thread: u32, time: u64, what: What) -> io::Result<()> {
+    pub fn event(&mut self, thread: u32, time: u64, what: EventKind) -> io::Result<()> {
         self.events += 1;
         self.latest = self.latest.max(time);
-        if let What::Lost { count, .. } = what {
+        if let EventKind::Lost { count, .. } = what {
             self.lost += count;
         }
         let encoder = self.threads.entry(thread).or_insert_with(Encoder::new);
@@ -246,7 +246,7 @@ impl TraceWriter {
         if encoder.body.len() >= BLOCK {
             let payload = encoder.payload(thread);
             self.block(kind::EVENTS, &payload)?;
-            if self.written >= self.setup.segment_bytes {
+            if self.written >= self.config.segment_bytes {
                 self.rotate()?;
             }
         }
@@ -257,12 +257,12 @@ impl TraceWriter {
     ///
     /// # Errors
     /// See [`TraceWriter::create`].
-    pub fn pace(&mut self, pace: &Pace) -> io::Result<()> {
+    pub fn pace(&mut self, pace: &ClockReport) -> io::Result<()> {
         let mut payload = 0_u64.to_le_bytes().to_vec();
-        for number in [pace.stood, pace.coarse, pace.coarse_tick, pace.used, pace.tick, pace.stills.len() as u64] {
+        for number in [pace.stopped, pace.coarse, pace.coarse_tick, pace.used, pace.tick, pace.stops.len() as u64] {
             put_varint(&mut payload, number);
         }
-        for still in &pace.stills {
+        for still in &pace.stops {
             payload.extend(still.start.to_le_bytes());
             put_varint(&mut payload, still.length);
             put_varint(&mut payload, still.used);
@@ -274,9 +274,9 @@ impl TraceWriter {
     ///
     /// # Errors
     /// See [`TraceWriter::create`].
-    pub fn share(&mut self, share: &Share) -> io::Result<()> {
+    pub fn share(&mut self, share: &OverheadReport) -> io::Result<()> {
         let mut payload = 0_u64.to_le_bytes().to_vec();
-        let Share { asked, estimated, functions, left_out, calls, missed, longest, .. } = *share;
+        let OverheadReport { asked, estimated, functions, left_out, calls, missed, longest, .. } = *share;
         for number in [asked, estimated, functions, left_out, calls, missed, longest] {
             put_varint(&mut payload, number);
         }
@@ -320,9 +320,9 @@ impl TraceWriter {
     ///
     /// # Errors
     /// See [`TraceWriter::create`].
-    pub fn title(&mut self, command: &str) -> io::Result<()> {
-        self.setup.header.command = command.into();
-        let header = header_payload(&self.setup.header);
+    pub fn write_header(&mut self, command: &str) -> io::Result<()> {
+        self.config.header.command = command.into();
+        let header = header_payload(&self.config.header);
         self.block(kind::HEADER, &header)
     }
 
@@ -350,7 +350,7 @@ impl TraceWriter {
     }
 
     fn rotate(&mut self) -> io::Result<()> {
-        self.end(self.latest, End::CONTINUES)?;
+        self.end(self.latest, SegmentEnd::CONTINUES)?;
         self.segment += 1;
         self.written = 0;
         self.file = File::create(segment_path(&self.folder, self.segment))?;
@@ -363,8 +363,8 @@ impl TraceWriter {
         preamble.extend([0, 0]);
         preamble.extend(self.segment.to_le_bytes());
         self.file.write_all(&preamble)?;
-        let (header, clock) = (header_payload(&self.setup.header), clock_payload(&self.setup.header.clock));
-        let (modules, threads) = (modules_payload(&self.setup.modules), threads_payload(&self.setup.threads));
+        let (header, clock) = (header_payload(&self.config.header), clock_payload(&self.config.header.clock));
+        let (modules, threads) = (modules_payload(&self.config.modules), threads_payload(&self.config.threads));
         self.block(kind::HEADER, &header)?;
         self.block(kind::CLOCK, &clock)?;
         self.block(kind::MODULES, &modules)?;

@@ -4,9 +4,9 @@ use std::iter::successors;
 
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 
-use crate::analysis::timeline::{Bar, Look, Row, Story, Timeline};
-use crate::render::short;
-use crate::span::{percent, show};
+use crate::analysis::timeline::{Bar, BarKind, ThreadRow, Timeline, WaitDetail};
+use crate::render::shorten;
+use crate::span::{format_nanos, percent};
 
 // One look for all pages of this project.
 const STYLE: &str = include_str!("../../../../lab/report/src/style.css");
@@ -24,11 +24,12 @@ const BARS: usize = 5000;
 /// Width of a letter of a label, about.
 const LETTER: f64 = 6.4;
 
-const LOOKS: [Look; 6] = [Look::Call, Look::Wait, Look::Held, Look::Blocked, Look::Descheduled, Look::Queued];
+const BAR_KINDS: [BarKind; 6] =
+    [BarKind::Call, BarKind::Wait, BarKind::Held, BarKind::Blocked, BarKind::Descheduled, BarKind::Queued];
 
 /// The page; `command` is what was recorded.
 pub fn page(timeline: &Timeline, command: &str) -> String {
-    let title = format!("Request {}: {}", timeline.id, show(timeline.latency));
+    let title = format!("Request {}: {}", timeline.id, format_nanos(timeline.latency));
     let markup = html! {
         (DOCTYPE)
         html lang="en" {
@@ -72,7 +73,7 @@ pub fn page(timeline: &Timeline, command: &str) -> String {
 }
 
 fn lead(timeline: &Timeline) -> String {
-    let mut text = format!("It began {} after the beginning of the trace.", show(timeline.start));
+    let mut text = format!("It began {} after the beginning of the trace.", format_nanos(timeline.start));
     if timeline.same_id > 1 {
         text += &format!(" The slowest of {} requests with this id.", timeline.same_id);
     }
@@ -88,9 +89,9 @@ fn causes(timeline: &Timeline) -> Markup {
                 @for (cause, nanos) in timeline.causes.iter().take(12) {
                     tr {
                         td.share { (percent(*nanos, timeline.latency)) }
-                        td.share { (show(*nanos)) }
+                        td.share { (format_nanos(*nanos)) }
                         td.what {
-                            (short(cause))
+                            (shorten(cause))
                             div.meter style=(format!("width: {:.1}%", *nanos as f64 * 100.0 / most as f64)) {}
                         }
                     }
@@ -101,18 +102,18 @@ fn causes(timeline: &Timeline) -> Markup {
 }
 
 fn waits(timeline: &Timeline) -> Markup {
-    let mut longest: Vec<&Story> = timeline.waits.iter().collect();
+    let mut longest: Vec<&WaitDetail> = timeline.waits.iter().collect();
     longest.sort_by_key(|story| std::cmp::Reverse(story.end - story.start));
     html! {
         section {
             h2 { "Who held what it waited for" }
             @for story in longest.iter().take(10) {
                 div.story {
-                    p { strong { (story.thread) } " waited " strong { (show(story.end - story.start)) } " for the " (story.object) ", " (short(&story.place)) }
+                    p { strong { (story.thread) } " waited " strong { (format_nanos(story.end - story.start)) } " for the " (story.object) ", " (shorten(&story.place)) }
                     @if story.holders.is_empty() { p.explain { "Who held it is not in the trace." } }
                     @for holder in story.holders.iter().take(6) {
-                        p { strong { (holder.thread) } " held it for " (show(holder.nanos)) " of that, taken in " strong { (short(&holder.place)) } }
-                        ul { @for (cause, nanos) in holder.doing.iter().take(5) { li { (percent(*nanos, holder.nanos)) " " (short(cause)) } } }
+                        p { strong { (holder.thread) } " held it for " (format_nanos(holder.nanos)) " of that, taken in " strong { (shorten(&holder.place)) } }
+                        ul { @for (cause, nanos) in holder.doing.iter().take(5) { li { (percent(*nanos, holder.nanos)) " " (shorten(cause)) } } }
                     }
                 }
             }
@@ -121,24 +122,24 @@ fn waits(timeline: &Timeline) -> Markup {
 }
 
 fn legend(timeline: &Timeline) -> Markup {
-    let used = |look: &Look| timeline.rows.iter().any(|row| row.bars.iter().any(|bar| bar.look == *look));
+    let used = |look: &BarKind| timeline.rows.iter().any(|row| row.bars.iter().any(|bar| bar.look == *look));
     html! {
-        p.key { @for look in LOOKS.into_iter().filter(used) { span.(class(look)) { span.dot {} (look.words()) } } }
+        p.key { @for look in BAR_KINDS.into_iter().filter(used) { span.(class(look)) { span.dot {} (look.description()) } } }
     }
 }
 
-fn class(look: Look) -> &'static str {
+fn class(look: BarKind) -> &'static str {
     match look {
-        Look::Call => "c1",
-        Look::Wait => "c7",
-        Look::Held => "c2",
-        Look::Blocked => "c0",
-        Look::Descheduled => "c4",
-        Look::Queued => "c6",
+        BarKind::Call => "c1",
+        BarKind::Wait => "c7",
+        BarKind::Held => "c2",
+        BarKind::Blocked => "c0",
+        BarKind::Descheduled => "c4",
+        BarKind::Queued => "c6",
     }
 }
 
-fn thread(row: &Row, latency: u64) -> Markup {
+fn thread(row: &ThreadRow, latency: u64) -> Markup {
     let mut bars: Vec<&Bar> = row.bars.iter().collect();
     let all = bars.len();
     if all > BARS {
@@ -166,10 +167,10 @@ fn thread(row: &Row, latency: u64) -> Markup {
                     @let width = ((bar.end - bar.start) as f64 * scale).max(0.7);
                     @let letters = ((width - 8.0) / LETTER) as usize;
                     g.hit.(class(bar.look)) {
-                        title { (bar.name) "\n" (show(bar.end - bar.start)) ", from " (show(bar.start)) @if !bar.detail.is_empty() { "\n" (bar.detail) } }
+                        title { (bar.name) "\n" (format_nanos(bar.end - bar.start)) ", from " (format_nanos(bar.start)) @if !bar.detail.is_empty() { "\n" (bar.detail) } }
                         rect.span.(format!("look-{}", class(bar.look))) x=(format!("{x:.2}")) y=(format!("{y:.1}")) width=(format!("{width:.2}")) height="17" rx="2" {}
                         @if letters >= 3 {
-                            text.label x=(format!("{:.2}", x + 4.0)) y=(format!("{:.1}", y + 12.5)) { (cut(&short(&bar.name), letters)) }
+                            text.label x=(format!("{:.2}", x + 4.0)) y=(format!("{:.1}", y + 12.5)) { (truncate(&shorten(&bar.name), letters)) }
                         }
                     }
                 }
@@ -185,7 +186,7 @@ fn axis(latency: u64, scale: f64, height: f64) -> Markup {
         @for time in ticks {
             @let x = time as f64 * scale;
             line.grid x1=(format!("{x:.1}")) x2=(format!("{x:.1}")) y1="16" y2=(format!("{height:.1}")) {}
-            text.tick x=(format!("{x:.1}")) y="11" text-anchor=(anchor(x)) { (if time == 0 { "0".into() } else { show(time) }) }
+            text.tick x=(format!("{x:.1}")) y="11" text-anchor=(anchor(x)) { (if time == 0 { "0".into() } else { format_nanos(time) }) }
         }
     }
 }
@@ -207,7 +208,7 @@ fn step(latency: u64) -> u64 {
     [1, 2, 5, 10].into_iter().map(|times| power.saturating_mul(times)).find(|step| *step >= least).unwrap_or(power)
 }
 
-fn cut(text: &str, letters: usize) -> String {
+fn truncate(text: &str, letters: usize) -> String {
     if text.chars().count() <= letters {
         return text.to_string();
     }

@@ -6,18 +6,18 @@ mod text;
 pub use html::page;
 pub use text::timeline;
 
-use crate::analysis::timeline::Look;
+use crate::analysis::timeline::BarKind;
 
-impl Look {
+impl BarKind {
     /// Explains a bar of this look.
-    pub fn words(self) -> &'static str {
+    pub fn description(self) -> &'static str {
         match self {
-            Look::Call => "in a function",
-            Look::Wait => "waiting",
-            Look::Held => "holding what the request waits for",
-            Look::Blocked => "off the CPU, blocked",
-            Look::Descheduled => "off the CPU, though it could run",
-            Look::Queued => "in a queue",
+            BarKind::Call => "in a function",
+            BarKind::Wait => "waiting",
+            BarKind::Held => "holding what the request waits for",
+            BarKind::Blocked => "off the CPU, blocked",
+            BarKind::Descheduled => "off the CPU, though it could run",
+            BarKind::Queued => "in a queue",
         }
     }
 }
@@ -26,7 +26,7 @@ impl Look {
 const PARAMETERS: usize = 24;
 
 /// A text without the long parameters of the templates in it: `std::thread::_State_impl<…>::_M_run`.
-pub fn short(text: &str) -> String {
+pub fn shorten(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     let mut rest = text;
     while let Some(open) = rest.find('<') {
@@ -78,11 +78,11 @@ fn closes(text: &str) -> Option<usize> {
 
 #[cfg(test)]
 mod tests {
-    use super::short;
+    use super::shorten;
 
     #[test]
     fn long_parameters_are_left_out() {
-        let check = |text: &str, expected: &str| assert_eq!(short(text), expected);
+        let check = |text: &str, expected: &str| assert_eq!(shorten(text), expected);
         check(
             "in std::thread::_State_impl<std::thread::_Invoker<std::tuple<main::$_0> > >::_M_run at std_thread.h:210",
             "in std::thread::_State_impl<…>::_M_run at std_thread.h:210",

@@ -3,16 +3,16 @@
 use std::collections::HashMap;
 use std::fmt::Write;
 
-use crate::analysis::timeline::{Bar, Look, Row, Timeline};
-use crate::render::short;
-use crate::span::{percent, show};
+use crate::analysis::timeline::{Bar, BarKind, ThreadRow, Timeline};
+use crate::render::shorten;
+use crate::span::{format_nanos, percent};
 
 /// Characters of the drawing.
 const WIDTH: usize = 40;
 /// Lines of one thread that are shown; of more, the longest.
 const LINES: usize = 40;
 /// A smaller part of the whole than one in so many is not worth a line.
-const NOTHING: u64 = 2000;
+const NEGLIGIBLE: u64 = 2000;
 /// From how many on bars of one sort share a line.
 const MANY: usize = 4;
 
@@ -23,22 +23,25 @@ pub fn timeline(timeline: &Timeline) -> String {
         out.push_str(text.trim_end());
         out.push('\n');
     };
-    let begins = show(timeline.start);
+    let begins = format_nanos(timeline.start);
     line(
         &mut out,
         &format!(
             "Request {} took {}, from {begins} after the beginning of the trace.",
             timeline.id,
-            show(timeline.latency)
+            format_nanos(timeline.latency)
         ),
     );
     if timeline.same_id > 1 {
         line(&mut out, &format!("The slowest of {} requests with this id.", timeline.same_id));
     }
     for (cause, nanos) in
-        timeline.causes.iter().take(6).filter(|(_, nanos)| nanos.saturating_mul(NOTHING) >= timeline.latency)
+        timeline.causes.iter().take(6).filter(|(_, nanos)| nanos.saturating_mul(NEGLIGIBLE) >= timeline.latency)
     {
-        line(&mut out, &format!("  {:>6}  {:>8}  {}", percent(*nanos, timeline.latency), show(*nanos), short(cause)));
+        line(
+            &mut out,
+            &format!("  {:>6}  {:>8}  {}", percent(*nanos, timeline.latency), format_nanos(*nanos), shorten(cause)),
+        );
     }
     for story in
         timeline.waits.iter().filter(|story| (story.end - story.start).saturating_mul(50) >= timeline.latency).take(8)
@@ -49,9 +52,9 @@ pub fn timeline(timeline: &Timeline) -> String {
             &format!(
                 "{} waited {} for the {}, {}",
                 story.thread,
-                show(story.end - story.start),
+                format_nanos(story.end - story.start),
                 story.object,
-                short(&story.place)
+                shorten(&story.place)
             ),
         );
         if story.holders.is_empty() {
@@ -63,14 +66,19 @@ pub fn timeline(timeline: &Timeline) -> String {
                 &format!(
                     "  {} held it for {} of that, taken in {}",
                     holder.thread,
-                    show(holder.nanos),
-                    short(&holder.place)
+                    format_nanos(holder.nanos),
+                    shorten(&holder.place)
                 ),
             );
             for (cause, nanos) in holder.doing.iter().take(4).filter(|(cause, _)| cause != "outside recorded calls") {
                 line(
                     &mut out,
-                    &format!("    {:>6}  {:>8}  {}", percent(*nanos, holder.nanos), show(*nanos), short(cause)),
+                    &format!(
+                        "    {:>6}  {:>8}  {}",
+                        percent(*nanos, holder.nanos),
+                        format_nanos(*nanos),
+                        shorten(cause)
+                    ),
                 );
             }
         }
@@ -104,11 +112,11 @@ struct Line<'a> {
 
 /// The lines of a thread: bars of which there are many alike, such as the moments off the CPU, share one.
 fn lines(bars: &[Bar], latency: u64) -> Vec<Line<'_>> {
-    let mut alike: HashMap<(usize, Look, &str), usize> = HashMap::new();
+    let mut alike: HashMap<(usize, BarKind, &str), usize> = HashMap::new();
     for bar in bars {
         *alike.entry((bar.depth, bar.look, &bar.name)).or_default() += 1;
     }
-    let mut places: HashMap<(usize, Look, &str), usize> = HashMap::new();
+    let mut places: HashMap<(usize, BarKind, &str), usize> = HashMap::new();
     let mut lines: Vec<Line<'_>> = Vec::new();
     for bar in bars {
         let key = (bar.depth, bar.look, bar.name.as_str());
@@ -128,7 +136,7 @@ fn lines(bars: &[Bar], latency: u64) -> Vec<Line<'_>> {
     lines
 }
 
-fn rows(out: &mut String, row: &Row, latency: u64) {
+fn rows(out: &mut String, row: &ThreadRow, latency: u64) {
     let lines = lines(&row.bars, latency);
     let mut lengths: Vec<u64> = lines.iter().map(|line| line.total).collect();
     lengths.sort_unstable();
@@ -141,10 +149,10 @@ fn rows(out: &mut String, row: &Row, latency: u64) {
         let indent = "  ".repeat(bar.depth.saturating_sub(1).min(20));
         let detail = match (line.count, bar.detail.as_str()) {
             (1, "") => String::new(),
-            (1, detail) => format!("  ({})", short(detail)),
+            (1, detail) => format!("  ({})", shorten(detail)),
             (times, _) => format!("  ({times} times)"),
         };
-        let (start, span, name) = (show(bar.start), show(line.total), short(&bar.name));
+        let (start, span, name) = (format_nanos(bar.start), format_nanos(line.total), shorten(&bar.name));
         let _ = writeln!(out, "  {start:>8}  {span:>8}  {}  {indent}{name}{detail}", drawn(line));
     }
     if count < row.bars.len() {
@@ -161,12 +169,12 @@ fn cells(bar: &Bar, latency: u64) -> (usize, usize) {
 
 fn drawn(line: &Line<'_>) -> String {
     let letter = match line.first.look {
-        Look::Call => '█',
-        Look::Wait => '▒',
-        Look::Held => '▓',
-        Look::Blocked => '·',
-        Look::Descheduled => '×',
-        Look::Queued => '~',
+        BarKind::Call => '█',
+        BarKind::Wait => '▒',
+        BarKind::Held => '▓',
+        BarKind::Blocked => '·',
+        BarKind::Descheduled => '×',
+        BarKind::Queued => '~',
     };
     let picture = line.cells.iter().map(|filled| if *filled { letter } else { ' ' });
     format!("│{}│", picture.collect::<String>())
@@ -176,15 +184,15 @@ fn drawn(line: &Line<'_>) -> String {
 mod tests {
     use super::*;
 
-    fn bar(start: u64, end: u64, depth: usize, look: Look, name: &str) -> Bar {
+    fn bar(start: u64, end: u64, depth: usize, look: BarKind, name: &str) -> Bar {
         Bar { start, end, depth, look, name: name.into(), detail: String::new() }
     }
 
     #[test]
     fn many_alike_share_a_line_and_few_do_not() {
-        let mut bars = vec![bar(0, 1000, 1, Look::Call, "handle")];
-        bars.extend((0..10).map(|n| bar(n * 100, n * 100 + 10, 2, Look::Descheduled, "off")));
-        bars.extend((0..2).map(|n| bar(n * 500, n * 500 + 50, 2, Look::Call, "parse")));
+        let mut bars = vec![bar(0, 1000, 1, BarKind::Call, "handle")];
+        bars.extend((0..10).map(|n| bar(n * 100, n * 100 + 10, 2, BarKind::Descheduled, "off")));
+        bars.extend((0..2).map(|n| bar(n * 500, n * 500 + 50, 2, BarKind::Call, "parse")));
         let lines = lines(&bars, 1000);
         let told: Vec<_> = lines.iter().map(|line| (line.first.name.as_str(), line.count, line.total)).collect();
         assert_eq!(told, [("handle", 1, 1000), ("off", 10, 100), ("parse", 1, 50), ("parse", 1, 50)]);

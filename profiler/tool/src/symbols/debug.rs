@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use addr2line::Loader;
 use object::{Object, ReadCache};
 
-use super::pages::Pages;
+use super::pages::PagedFile;
 use super::{Frame, demangle};
 use crate::format::meta::Module;
 
@@ -15,7 +15,7 @@ use crate::format::meta::Module;
 const FRAMES: usize = 64;
 
 /// Debug files found for a module.
-pub(super) struct Found {
+pub(super) struct DebugFiles {
     /// The module's own file.
     pub(super) binary: Option<PathBuf>,
     /// The file with lines: the same, or a separate one.
@@ -35,7 +35,7 @@ fn examine(path: &Path) -> Result<Candidate, String> {
     if !file.metadata().is_ok_and(|meta| meta.is_file()) {
         return Err("not a file".into());
     }
-    let cache = ReadCache::new(Pages::new(file));
+    let cache = ReadCache::new(PagedFile::new(file));
     let object = object::File::parse(&cache).map_err(|error| error.to_string())?;
     let build_id = object.build_id().ok().flatten().unwrap_or_default().to_vec();
     let has_lines = [".debug_info", ".zdebug_info"].iter().any(|name| object.section_by_name(name).is_some());
@@ -43,8 +43,8 @@ fn examine(path: &Path) -> Result<Candidate, String> {
 }
 
 /// Looks where debug files belong, and in `folders`.
-pub(super) fn find(module: &Module, folders: &[PathBuf]) -> Found {
-    let mut found = Found { binary: None, debug: None, problem: None };
+pub(super) fn find(module: &Module, folders: &[PathBuf]) -> DebugFiles {
+    let mut found = DebugFiles { binary: None, debug: None, problem: None };
     if module.flags & 2 != 0 || !module.path.contains('/') {
         found.problem = Some("no file: it is the kernel's or was made at run time".into());
         return found;
@@ -111,12 +111,12 @@ pub(super) fn frames(lines: &Loader, offset: u64) -> Vec<Frame> {
 }
 
 /// Places of one function that are looked at.
-const PLACES: usize = 1 << 12;
+const LOCATIONS_MAX: usize = 1 << 12;
 
 /// Names of the functions that are executed in line between two addresses, each once.
-pub(super) fn in_line(lines: &Loader, from: u64, to: u64) -> Vec<String> {
+pub(super) fn inlined_functions(lines: &Loader, from: u64, to: u64) -> Vec<String> {
     let Ok(ranges) = lines.find_location_range(from, to) else { return Vec::new() };
-    let starts: Vec<u64> = ranges.take(PLACES).map(|(start, ..)| start).collect();
+    let starts: Vec<u64> = ranges.take(LOCATIONS_MAX).map(|(start, ..)| start).collect();
     let mut names: Vec<String> = Vec::new();
     for start in starts {
         // The last one is the function itself.

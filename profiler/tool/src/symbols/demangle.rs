@@ -4,11 +4,11 @@
 const LONGEST: usize = 200;
 
 /// Suffix of a function's second body, which runs while something records (`profiler/pass/Sleds.cpp`): for a reader it is the function.
-const TWIN: &str = ".leeward";
+const INSTRUMENTED_SUFFIX: &str = ".leeward";
 
 /// A symbol without mangling, parameters and hashes.
 pub(super) fn name(symbol: &str) -> String {
-    let name = whole(symbol);
+    let name = full_name(symbol);
     if name.len() <= LONGEST {
         return name;
     }
@@ -18,8 +18,8 @@ pub(super) fn name(symbol: &str) -> String {
 }
 
 /// The same, however long it is.
-pub(super) fn whole(symbol: &str) -> String {
-    demangled(symbol.strip_suffix(TWIN).unwrap_or(symbol))
+pub(super) fn full_name(symbol: &str) -> String {
+    demangled(symbol.strip_suffix(INSTRUMENTED_SUFFIX).unwrap_or(symbol))
 }
 
 fn demangled(symbol: &str) -> String {

@@ -34,7 +34,7 @@ pub struct Frame {
 
 /// Names of an address.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Place {
+pub struct Location {
     /// File name of the module; `None` if the address is in none.
     pub module: Option<String>,
     /// Address in the module's file, or the address itself.
@@ -43,7 +43,7 @@ pub struct Place {
     pub frames: Vec<Frame>,
 }
 
-impl Place {
+impl Location {
     /// The function that was called, or module and offset.
     pub fn function(&self) -> String {
         match self.frames.last() {
@@ -76,7 +76,7 @@ impl Place {
     }
 
     /// Of an instruction: function, file and line: `snapshot at example.cc:6`.
-    pub fn words(&self) -> String {
+    pub fn describe(&self) -> String {
         let function = self.function();
         self.line().map_or_else(|| function.clone(), |line| format!("{function} at {line}"))
     }
@@ -97,10 +97,10 @@ pub struct Options {
 
 /// The symbols of a trace's modules; files are read when they are first needed.
 pub struct Symbols {
-    modules: Vec<Loaded>,
+    modules: Vec<LoadedModule>,
     folders: Vec<PathBuf>,
     exact_callers: bool,
-    places: HashMap<(u64, usize), Rc<Place>>,
+    locations: HashMap<(u64, usize), Rc<Location>>,
 }
 
 impl std::fmt::Debug for Symbols {
@@ -109,7 +109,7 @@ impl std::fmt::Debug for Symbols {
     }
 }
 
-struct Loaded {
+struct LoadedModule {
     module: Module,
     files: Option<Files>,
 }
@@ -124,42 +124,43 @@ struct Files {
 impl Symbols {
     /// Symbols for a trace.
     pub fn new(trace: &Trace, options: Options) -> Symbols {
-        let modules = trace.modules().iter().map(|module| Loaded { module: module.clone(), files: None }).collect();
+        let modules =
+            trace.modules().iter().map(|module| LoadedModule { module: module.clone(), files: None }).collect();
         let exact_callers = Engine::caller_is_exact(trace.header().engine);
-        Symbols { modules, folders: options.folders, exact_callers, places: HashMap::new() }
+        Symbols { modules, folders: options.folders, exact_callers, locations: HashMap::new() }
     }
 
     /// Names of an address at that time.
-    pub fn place(&mut self, address: u64, time: u64) -> Rc<Place> {
+    pub fn location(&mut self, address: u64, time: u64) -> Rc<Location> {
         let module = self.module(address, time);
         let key = (address, module.unwrap_or(usize::MAX));
-        if let Some(place) = self.places.get(&key) {
+        if let Some(place) = self.locations.get(&key) {
             return Rc::clone(place);
         }
         let place = Rc::new(match module {
             Some(index) => self.look_up(index, address),
-            None => Place { module: None, offset: address, frames: Vec::new() },
+            None => Location { module: None, offset: address, frames: Vec::new() },
         });
-        if self.places.len() >= REMEMBERED {
-            self.places.clear();
+        if self.locations.len() >= REMEMBERED {
+            self.locations.clear();
         }
-        self.places.insert(key, Rc::clone(&place));
+        self.locations.insert(key, Rc::clone(&place));
         place
     }
 
     /// Names of a call site: the instruction before the one to return to.
-    pub fn site(&mut self, returns_to: u64, time: u64) -> Rc<Place> {
-        self.place(returns_to.saturating_sub(1), time)
+    pub fn site(&mut self, returns_to: u64, time: u64) -> Rc<Location> {
+        self.location(returns_to.saturating_sub(1), time)
     }
 
     /// Names of the caller of a recorded call: as [`Symbols::site`], unless the engine writes down the caller itself.
-    pub fn caller(&mut self, address: u64, time: u64) -> Rc<Place> {
-        if self.exact_callers { self.place(address, time) } else { self.site(address, time) }
+    pub fn caller(&mut self, address: u64, time: u64) -> Rc<Location> {
+        if self.exact_callers { self.location(address, time) } else { self.site(address, time) }
     }
 
     /// Symbols that were looked for and not found, so far: module and reason.
     pub fn missing(&self) -> Vec<(String, String)> {
-        let missing = |loaded: &Loaded| {
+        let missing = |loaded: &LoadedModule| {
             let reason = loaded.files.as_ref()?.missing.clone()?;
             Some((loaded.module.path.clone(), reason))
         };
@@ -171,7 +172,7 @@ impl Symbols {
         for index in 0..self.modules.len() {
             self.load(index);
         }
-        let found = |loaded: &Loaded| {
+        let found = |loaded: &LoadedModule| {
             let missing = loaded.files.as_ref().and_then(|files| files.missing.clone());
             (loaded.module.path.clone(), missing.map_or(Ok(()), Err))
         };
@@ -179,19 +180,19 @@ impl Symbols {
     }
 
     /// Names of the functions that are executed in line somewhere in the function at an address, each once.
-    pub fn in_line(&mut self, function: u64, time: u64) -> Vec<String> {
+    pub fn inlined_functions(&mut self, function: u64, time: u64) -> Vec<String> {
         let Some(index) = self.module(function, time) else { return Vec::new() };
         let offset = function.wrapping_sub(self.modules[index].module.bias);
         let files = self.load(index);
         let (Some(lines), Some(end)) = (files.lines.as_ref(), files.table.end(offset)) else { return Vec::new() };
-        debug::in_line(lines, offset, end)
+        debug::inlined_functions(lines, offset, end)
     }
 
     /// Name of the function at an address by its symbol, with all its parameters, however long.
-    pub(crate) fn whole_name(&mut self, function: u64, time: u64) -> Option<String> {
+    pub(crate) fn full_name(&mut self, function: u64, time: u64) -> Option<String> {
         let index = self.module(function, time)?;
         let offset = function.wrapping_sub(self.modules[index].module.bias);
-        self.load(index).table.name(offset).map(demangle::whole)
+        self.load(index).table.name(offset).map(demangle::full_name)
     }
 
     /// Whether the program itself has a function with this symbol.
@@ -201,7 +202,7 @@ impl Symbols {
     }
 
     fn module(&self, address: u64, time: u64) -> Option<usize> {
-        let covers = |loaded: &&Loaded| loaded.module.covers(address, time);
+        let covers = |loaded: &&LoadedModule| loaded.module.covers(address, time);
         let newest = self.modules.iter().enumerate().filter(|(_, loaded)| covers(loaded));
         // The one that was loaded last before that time; else any that holds the address.
         let best = newest.max_by_key(|(_, loaded)| (loaded.module.loaded <= time, loaded.module.loaded));
@@ -214,7 +215,7 @@ impl Symbols {
     }
 
     fn load_mut(&mut self, index: usize) -> &mut Files {
-        let Loaded { module, files } = &mut self.modules[index];
+        let LoadedModule { module, files } = &mut self.modules[index];
         files.get_or_insert_with(|| {
             let found = debug::find(module, &self.folders);
             let lines = found.debug.as_ref().and_then(|path| Loader::new(path).ok());
@@ -234,7 +235,7 @@ impl Symbols {
         })
     }
 
-    fn look_up(&mut self, index: usize, address: u64) -> Place {
+    fn look_up(&mut self, index: usize, address: u64) -> Location {
         let module = &self.modules[index].module;
         let name = module.path.rsplit('/').next().unwrap_or(&module.path).to_string();
         let offset = address.wrapping_sub(module.bias);
@@ -262,7 +263,7 @@ impl Symbols {
                 frame.function = written;
             }
         }
-        Place { module: Some(name), offset, frames }
+        Location { module: Some(name), offset, frames }
     }
 }
 
@@ -277,13 +278,13 @@ fn is_end_of(name: &str, full: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::{Frame, Place, is_end_of};
+    use super::{Frame, Location, is_end_of};
 
     #[test]
     fn a_function_is_told_from_a_line_in_it() {
         let frame = Frame { function: "parse".into(), file: Some("/src/store.c".into()), line: Some(12) };
-        let place = Place { module: None, offset: 0, frames: vec![frame] };
-        assert_eq!(place.words(), "parse at store.c:12");
+        let place = Location { module: None, offset: 0, frames: vec![frame] };
+        assert_eq!(place.describe(), "parse at store.c:12");
         assert_eq!(place.definition(), "parse (function at store.c:12)");
     }
 

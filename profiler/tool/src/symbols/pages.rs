@@ -5,34 +5,35 @@ use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom};
 
 /// Bytes of a piece.
-const PIECE: usize = 1 << 16;
+const PAGE: usize = 1 << 16;
 
 /// A file and the piece of it that was looked into last.
-pub(super) struct Pages {
+pub(super) struct PagedFile {
     file: File,
-    piece: Vec<u8>,
+    page: Vec<u8>,
     /// Where the piece begins, and where reading goes on.
     begin: u64,
     at: u64,
 }
 
-impl Pages {
-    pub(super) fn new(file: File) -> Pages {
-        Pages { file, piece: Vec::new(), begin: 0, at: 0 }
+impl PagedFile {
+    pub(super) fn new(file: File) -> PagedFile {
+        PagedFile { file, page: Vec::new(), begin: 0, at: 0 }
     }
 }
 
-impl Read for Pages {
+impl Read for PagedFile {
     fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
-        let inside = |pages: &Pages| pages.at.checked_sub(pages.begin).is_some_and(|at| at < pages.piece.len() as u64);
+        let inside =
+            |pages: &PagedFile| pages.at.checked_sub(pages.begin).is_some_and(|at| at < pages.page.len() as u64);
         if !inside(self) {
-            self.begin = self.at / PIECE as u64 * PIECE as u64;
-            self.piece.clear();
+            self.begin = self.at / PAGE as u64 * PAGE as u64;
+            self.page.clear();
             self.file.seek(SeekFrom::Start(self.begin))?;
-            self.file.by_ref().take(PIECE as u64).read_to_end(&mut self.piece)?;
+            self.file.by_ref().take(PAGE as u64).read_to_end(&mut self.page)?;
         }
         let rest =
-            usize::try_from(self.at - self.begin).ok().and_then(|from| self.piece.get(from..)).unwrap_or_default();
+            usize::try_from(self.at - self.begin).ok().and_then(|from| self.page.get(from..)).unwrap_or_default();
         let count = rest.len().min(into.len());
         into[..count].copy_from_slice(&rest[..count]);
         self.at += count as u64;
@@ -40,7 +41,7 @@ impl Read for Pages {
     }
 }
 
-impl Seek for Pages {
+impl Seek for PagedFile {
     fn seek(&mut self, to: SeekFrom) -> io::Result<u64> {
         let at = match to {
             SeekFrom::Start(at) => Some(at),
@@ -65,7 +66,7 @@ mod tests {
             let bytes: Vec<u8> = (0..150_000_u32).map(|at| (at.wrapping_mul(2_654_435_761) >> 24) as u8).collect();
             let mut file = tempfile::tempfile().unwrap();
             file.write_all(&bytes).unwrap();
-            let mut pages = Pages::new(file);
+            let mut pages = PagedFile::new(file);
             prop_assert_eq!(pages.seek(SeekFrom::End(0)).unwrap(), 150_000);
             for (from, count) in looks {
                 pages.seek(SeekFrom::Start(from as u64)).unwrap();

@@ -6,7 +6,7 @@ use std::path::Path;
 use object::{Object, ObjectSymbol, ReadCache, SymbolKind};
 
 use super::demangle;
-use super::pages::Pages;
+use super::pages::PagedFile;
 use crate::hash::Set;
 
 /// Most symbols that are kept of a module.
@@ -25,7 +25,7 @@ impl Table {
     /// Adds the symbols of a file; none if it can't be read.
     pub(super) fn add_file(&mut self, path: &Path) {
         let Ok(file) = File::open(path) else { return };
-        let cache = ReadCache::new(Pages::new(file));
+        let cache = ReadCache::new(PagedFile::new(file));
         let Ok(object) = object::File::parse(&cache) else { return };
         for symbol in object.symbols().chain(object.dynamic_symbols()) {
             if symbol.kind() != SymbolKind::Text || symbol.address() == 0 || self.symbols.len() >= MOST {

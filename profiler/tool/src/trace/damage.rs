@@ -3,10 +3,10 @@
 use std::fmt;
 use std::path::PathBuf;
 
-use crate::format::varint::Malformed;
+use crate::format::varint::FormatError;
 
 /// Regions that are listed one by one; more are only counted.
-const LISTED: usize = 50;
+const REGIONS_MAX: usize = 50;
 
 /// Bytes that could not be read.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -18,7 +18,7 @@ pub struct Region {
     /// How many.
     pub bytes: u64,
     /// Why.
-    pub why: String,
+    pub reason: String,
 }
 
 /// Damage of a trace.
@@ -31,13 +31,13 @@ pub struct Damage {
     /// Their bytes together.
     pub bytes: u64,
     /// Whether the end is missing: the program was killed, the trace was cut off, or it is still being written.
-    pub unended: bool,
+    pub missing_end: bool,
     /// Numbers of segments that are missing between others: first and last of each gap.
     pub gaps: Vec<(u32, u32)>,
     /// Files that were left out, and why.
-    pub left_out: Vec<(PathBuf, String)>,
+    pub skipped_files: Vec<(PathBuf, String)>,
     /// Facts about threads, modules or notes that were left out because there were too many.
-    pub too_many: u64,
+    pub dropped_entries: u64,
 }
 
 impl Damage {
@@ -49,12 +49,12 @@ impl Damage {
     pub(super) fn region(&mut self, file: &std::path::Path, offset: u64, bytes: u64, why: &str) {
         self.count += 1;
         self.bytes += bytes;
-        if self.regions.len() < LISTED {
-            self.regions.push(Region { file: file.to_path_buf(), offset, bytes, why: why.into() });
+        if self.regions.len() < REGIONS_MAX {
+            self.regions.push(Region { file: file.to_path_buf(), offset, bytes, reason: why.into() });
         }
     }
 
-    pub(super) fn malformed(&mut self, file: &std::path::Path, offset: u64, bytes: u64, error: Malformed) {
+    pub(super) fn malformed(&mut self, file: &std::path::Path, offset: u64, bytes: u64, error: FormatError) {
         self.region(file, offset, bytes, &format!("a block with a correct checksum can't be decoded: {error}"));
     }
 }
@@ -64,7 +64,7 @@ impl fmt::Display for Damage {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for region in &self.regions {
             let name = region.file.file_name().unwrap_or_default().to_string_lossy();
-            writeln!(f, "{name}: {} bytes at {} can't be read: {}", region.bytes, region.offset, region.why)?;
+            writeln!(f, "{name}: {} bytes at {} can't be read: {}", region.bytes, region.offset, region.reason)?;
         }
         let unlisted = self.count - self.regions.len() as u64;
         if unlisted > 0 {
@@ -77,13 +77,13 @@ impl fmt::Display for Damage {
                 writeln!(f, "segments {first} to {last} are missing")?;
             }
         }
-        for (path, why) in &self.left_out {
+        for (path, why) in &self.skipped_files {
             writeln!(f, "{} was left out: {why}", path.display())?;
         }
-        if self.too_many > 0 {
-            writeln!(f, "{} threads, modules or notes were left out: there are too many", self.too_many)?;
+        if self.dropped_entries > 0 {
+            writeln!(f, "{} threads, modules or notes were left out: there are too many", self.dropped_entries)?;
         }
-        if self.unended {
+        if self.missing_end {
             writeln!(
                 f,
                 "its last moments are missing, a tenth of a second at most if the program was killed, and more if the trace was cut off"

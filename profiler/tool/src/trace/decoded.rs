@@ -1,13 +1,13 @@
 //! A block of events, decoded and counted. Which thread decodes, and when, is not known here.
 
-use super::places::{Counts, Run, start_of};
+use super::runs::{BlockRun, TraceCounts, start_of};
 use crate::format::Event;
 use crate::format::event::{Decoder, Sink};
-use crate::format::varint::Malformed;
+use crate::format::varint::FormatError;
 
 /// Where a block is.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Place {
+pub(super) struct BlockLocation {
     /// Index of the segment.
     pub(super) segment: u32,
     pub(super) offset: u64,
@@ -17,44 +17,57 @@ pub(super) struct Place {
 
 /// Events decoded from a block, with their counts.
 #[derive(Clone, Debug)]
-pub(super) struct Decoded {
-    pub(super) place: Place,
-    pub(super) counts: Counts,
+pub(super) struct DecodedBlock {
+    pub(super) location: BlockLocation,
+    pub(super) counts: TraceCounts,
     /// The earliest and the latest time of an event.
     first: u64,
     latest: u64,
     /// Defect of the block.
-    pub(super) error: Option<Malformed>,
+    pub(super) error: Option<FormatError>,
 }
 
-impl Decoded {
+impl DecodedBlock {
     /// Decodes a block, and hands its events to `sink` on the way.
-    pub(super) fn of(place: Place, payload: &[u8], decoder: &mut Decoder, sink: &mut impl Sink) -> Decoded {
-        let mut tally = Tally { sink, counts: Counts::new(), first: u64::MAX };
+    pub(super) fn decode(
+        place: BlockLocation,
+        payload: &[u8],
+        decoder: &mut Decoder,
+        sink: &mut impl Sink,
+    ) -> DecodedBlock {
+        let mut tally = CountingSink { sink, counts: TraceCounts::new(), first: u64::MAX };
         let error = decoder.decode_into(payload, &mut tally).err();
-        let Tally { mut counts, first, .. } = tally;
+        let CountingSink { mut counts, first, .. } = tally;
         counts.event_bytes = place.bytes;
         // Of an empty block nothing is earliest or latest.
         let latest = counts.last;
-        Decoded { place, counts, first, latest, error }
+        DecodedBlock { location: place, counts, first, latest, error }
     }
 
     /// Where its events are; `None` without any.
-    pub(super) fn run(&self) -> Option<Run> {
-        let Place { segment, offset, bytes } = self.place;
+    pub(super) fn run(&self) -> Option<BlockRun> {
+        let BlockLocation { segment, offset, bytes } = self.location;
         let (events, earliest) = (self.counts.events, self.counts.first);
-        (events > 0).then_some(Run { segment, offset, bytes, events, earliest, first: self.first, latest: self.latest })
+        (events > 0).then_some(BlockRun {
+            segment,
+            offset,
+            bytes,
+            events,
+            earliest,
+            first: self.first,
+            latest: self.latest,
+        })
     }
 }
 
 /// Counts on the way to somebody else.
-struct Tally<'a, S> {
+struct CountingSink<'a, S> {
     sink: &'a mut S,
-    counts: Counts,
+    counts: TraceCounts,
     first: u64,
 }
 
-impl<S: Sink> Sink for Tally<'_, S> {
+impl<S: Sink> Sink for CountingSink<'_, S> {
     #[inline(always)]
     fn event(&mut self, event: &Event) {
         self.counts.count(event);

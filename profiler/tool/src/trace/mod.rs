@@ -1,12 +1,12 @@
 //! A trace on disk: opened once from end to end, then read as often as wanted, in the order of the file or of time.
 
-mod crew;
+mod block_decoder;
 mod damage;
 mod decoded;
-mod decoding;
 mod open;
 mod order;
-mod places;
+mod pool;
+mod runs;
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -17,14 +17,14 @@ use std::path::{Path, PathBuf};
 use thiserror::Error;
 
 use crate::format::block::{BlockReader, Item};
-use crate::format::event::{Decoder, Each, Sink};
-use crate::format::meta::{End, Header, Module, Note, Pace, Share, Thread};
+use crate::format::event::{Decoder, FnSink, Sink};
+use crate::format::meta::{ClockReport, Header, Module, Note, OverheadReport, SegmentEnd, Thread};
 use crate::format::{Event, PREAMBLE, VERSION, kind};
 
 pub use damage::{Damage, Region};
-pub use places::Counts;
-use places::Run;
-pub(crate) use places::start_of;
+use runs::BlockRun;
+pub use runs::TraceCounts;
+pub(crate) use runs::start_of;
 
 /// How far reading has come, in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,10 +36,10 @@ pub struct Progress {
 }
 
 /// Is told how far reading has come, and says whether to go on.
-pub type Watch<'a> = dyn FnMut(Progress) -> ControlFlow<()> + 'a;
+pub type ProgressCallback<'a> = dyn FnMut(Progress) -> ControlFlow<()> + 'a;
 
 /// Ignores the progress, and goes on.
-pub fn ignore(_: Progress) -> ControlFlow<()> {
+pub fn ignore_progress(_: Progress) -> ControlFlow<()> {
     ControlFlow::Continue(())
 }
 
@@ -49,9 +49,9 @@ pub fn cpus() -> usize {
 }
 
 /// Wants no events.
-struct Nobody;
+struct NullSink;
 
-impl Sink for Nobody {
+impl Sink for NullSink {
     #[inline(always)]
     fn event(&mut self, _: &Event) {}
 }
@@ -115,13 +115,13 @@ pub struct Trace {
     modules: Vec<Module>,
     notes: Vec<Note>,
     begin: Option<u64>,
-    end: Option<End>,
+    end: Option<SegmentEnd>,
     drift: i64,
     damage: Damage,
-    counts: Counts,
-    runs: Vec<Run>,
-    pace: Pace,
-    share: Option<Share>,
+    counts: TraceCounts,
+    runs: Vec<BlockRun>,
+    pace: ClockReport,
+    share: Option<OverheadReport>,
     labels: BTreeMap<u32, String>,
 }
 
@@ -130,16 +130,20 @@ impl Trace {
     ///
     /// # Errors
     /// When nothing can be read. A trace that is damaged in part opens; [`Trace::damage`] tells.
-    pub fn open(path: &Path, watch: &mut Watch<'_>) -> Result<Trace, TraceError> {
-        Ok(Trace::open_on(path, cpus(), watch, |_| Nobody)?.0)
+    pub fn open(path: &Path, watch: &mut ProgressCallback<'_>) -> Result<Trace, TraceError> {
+        Ok(Trace::open_on(path, cpus(), watch, |_| NullSink)?.0)
     }
 
     /// Like [`Trace::open`], handing each event to `each` on the way, in the order of the file: with one CPU.
     ///
     /// # Errors
     /// See [`Trace::open`].
-    pub fn open_with(path: &Path, watch: &mut Watch<'_>, each: impl FnMut(&Event)) -> Result<Trace, TraceError> {
-        open::alone(path, watch, &mut Each(each))
+    pub fn open_with(
+        path: &Path,
+        watch: &mut ProgressCallback<'_>,
+        each: impl FnMut(&Event),
+    ) -> Result<Trace, TraceError> {
+        open::open_sequential(path, watch, &mut FnSink(each))
     }
 
     /// Like [`Trace::open`] on up to so many threads, each with a sink of its own, which `new` makes; it is told how many there will be.
@@ -151,10 +155,10 @@ impl Trace {
     pub fn open_on<S: Sink + Send>(
         path: &Path,
         threads: usize,
-        watch: &mut Watch<'_>,
+        watch: &mut ProgressCallback<'_>,
         new: impl Fn(usize) -> S,
     ) -> Result<(Trace, Vec<S>), TraceError> {
-        open::on_threads(path, threads, watch, new)
+        open::open_parallel(path, threads, watch, new)
     }
 
     /// Where it was opened.
@@ -203,13 +207,13 @@ impl Trace {
     }
 
     /// How it ended; `None` if its end is missing.
-    pub fn end(&self) -> Option<&End> {
+    pub fn end(&self) -> Option<&SegmentEnd> {
         self.end.as_ref()
     }
 
     /// Length of the recording in nanoseconds, whether anything happened or not; `None` if its begin or end is missing.
-    pub fn lasted(&self) -> Option<u64> {
-        let end = self.end.filter(|end| end.reason != End::CONTINUES)?;
+    pub fn duration(&self) -> Option<u64> {
+        let end = self.end.filter(|end| end.reason != SegmentEnd::CONTINUES)?;
         let begin = self.begin?;
         // Other writers' clocks may begin late.
         let first = if self.counts.events > 0 { self.counts.first } else { begin };
@@ -227,12 +231,12 @@ impl Trace {
     }
 
     /// Course of the clock. Times at which it stood still are sorted by start, as far as they were listed.
-    pub fn pace(&self) -> &Pace {
+    pub fn pace(&self) -> &ClockReport {
         &self.pace
     }
 
     /// Price of the recording and what was left out, where it was told to keep to a share of the CPU.
-    pub fn share(&self) -> Option<&Share> {
+    pub fn share(&self) -> Option<&OverheadReport> {
         self.share.as_ref()
     }
 
@@ -249,7 +253,7 @@ impl Trace {
     }
 
     /// Counts of the trace's content.
-    pub fn counts(&self) -> &Counts {
+    pub fn counts(&self) -> &TraceCounts {
         &self.counts
     }
 
@@ -267,17 +271,17 @@ impl Trace {
         &self,
         from: u64,
         to: u64,
-        watch: &mut Watch<'_>,
+        watch: &mut ProgressCallback<'_>,
         mut each: impl FnMut(&Event),
     ) -> Result<(), TraceError> {
-        let runs: Vec<&Run> = self.runs.iter().filter(|run| run.latest >= from && run.earliest <= to).collect();
+        let runs: Vec<&BlockRun> = self.runs.iter().filter(|run| run.latest >= from && run.earliest <= to).collect();
         let total = runs.iter().map(|run| run.bytes).sum();
         let mut done = 0;
         let mut reader = Reader::new(self);
         for run in runs {
             reader.read(run, &mut each)?;
             done += run.bytes;
-            go_on(watch, done, total)?;
+            report_progress(watch, done, total)?;
         }
         Ok(())
     }
@@ -288,7 +292,7 @@ impl Trace {
     /// See [`Trace::overlapping`].
     pub fn in_order(
         &self,
-        watch: &mut Watch<'_>,
+        watch: &mut ProgressCallback<'_>,
         keep: impl Fn(&Event) -> bool,
         each: impl FnMut(&Event),
     ) -> Result<(), TraceError> {
@@ -309,7 +313,7 @@ impl<'a> Reader<'a> {
     }
 
     /// Hands out the events of a run. What is damaged was reported when the trace was opened.
-    fn read(&mut self, run: &Run, mut each: impl FnMut(&Event)) -> Result<(), TraceError> {
+    fn read(&mut self, run: &BlockRun, mut each: impl FnMut(&Event)) -> Result<(), TraceError> {
         let segment = &self.trace.segments[run.segment as usize];
         let io = || TraceError::io(&segment.path);
         if self.file.as_ref().is_none_or(|(number, _)| *number != run.segment) {
@@ -327,7 +331,7 @@ impl<'a> Reader<'a> {
     }
 }
 
-fn go_on(watch: &mut Watch<'_>, done: u64, total: u64) -> Result<(), TraceError> {
+fn report_progress(watch: &mut ProgressCallback<'_>, done: u64, total: u64) -> Result<(), TraceError> {
     match watch(Progress { done, total }) {
         ControlFlow::Continue(()) => Ok(()),
         ControlFlow::Break(()) => Err(TraceError::Interrupted),

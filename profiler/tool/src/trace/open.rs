@@ -6,16 +6,18 @@ use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::thread;
 
-use super::crew::Crew;
+use super::block_decoder::{BlockDecoder, InlineDecoder};
 use super::damage::Damage;
-use super::decoded::{Decoded, Place};
-use super::decoding::{Decoding, Here};
-use super::places::{self, Counts};
-use super::{Segment, Trace, TraceError, Watch, go_on, preamble};
+use super::decoded::{BlockLocation, DecodedBlock};
+use super::pool::DecoderPool;
+use super::runs::{self, TraceCounts};
+use super::{ProgressCallback, Segment, Trace, TraceError, preamble, report_progress};
 use crate::format::block::{BlockReader, Item};
 use crate::format::event::{Decoder, Sink};
-use crate::format::meta::{End, Header, Module, Note, Pace, Share, Thread, read_clock, read_labels};
-use crate::format::varint::Malformed;
+use crate::format::meta::{
+    ClockReport, Header, Module, Note, OverheadReport, SegmentEnd, Thread, read_clock, read_labels,
+};
+use crate::format::varint::FormatError;
 use crate::format::{BLOCK_HEADER, kind};
 
 /// Most threads, modules and notes that are kept.
@@ -26,25 +28,29 @@ const NOTES: usize = 1000;
 const STILLS: usize = 1 << 17;
 const LABELS: usize = 1 << 16;
 /// How often the watcher is told, in bytes.
-const TELL: u64 = 1 << 20;
+const PROGRESS_INTERVAL: u64 = 1 << 20;
 
 /// Bytes that are worth a thread: starting one takes as long as decoding a small part of them.
 const WORTH_A_THREAD: u64 = 1 << 20;
 
 /// Opens a trace; all events are decoded here and now, in the order of the file.
-pub(super) fn alone(path: &Path, watch: &mut Watch<'_>, sink: &mut impl Sink) -> Result<Trace, TraceError> {
+pub(super) fn open_sequential(
+    path: &Path,
+    watch: &mut ProgressCallback<'_>,
+    sink: &mut impl Sink,
+) -> Result<Trace, TraceError> {
     let (mut trace, segments) = begin(path)?;
-    let mut here = Here { decoder: Decoder::new(trace.header.clock), sink };
+    let mut here = InlineDecoder { decoder: Decoder::new(trace.header.clock), sink };
     read_all(&mut trace, segments, &mut here, watch)?;
     Ok(trace)
 }
 
 /// Opens a trace; events are decoded on up to so many threads, if there are enough of them. `new` makes a sink for each of the number
 /// that it is told.
-pub(super) fn on_threads<S: Sink + Send>(
+pub(super) fn open_parallel<S: Sink + Send>(
     path: &Path,
     threads: usize,
-    watch: &mut Watch<'_>,
+    watch: &mut ProgressCallback<'_>,
     new: impl Fn(usize) -> S,
 ) -> Result<(Trace, Vec<S>), TraceError> {
     let (mut trace, segments) = begin(path)?;
@@ -53,12 +59,13 @@ pub(super) fn on_threads<S: Sink + Send>(
     let decoder = Decoder::new(trace.header.clock);
     thread::scope(|scope| {
         let several = threads > 1;
-        if let Some(mut crew) = several.then(|| Crew::start(scope, threads, &decoder, || new(threads))).flatten() {
+        if let Some(mut crew) = several.then(|| DecoderPool::start(scope, threads, &decoder, || new(threads))).flatten()
+        {
             read_all(&mut trace, segments, &mut crew, watch)?;
             return Ok((trace, crew.finish()));
         }
         let mut sink = new(1);
-        read_all(&mut trace, segments, &mut Here { decoder, sink: &mut sink }, watch)?;
+        read_all(&mut trace, segments, &mut InlineDecoder { decoder, sink: &mut sink }, watch)?;
         Ok((trace, vec![sink]))
     })
 }
@@ -78,9 +85,9 @@ fn begin(path: &Path) -> Result<(Trace, Vec<Segment>), TraceError> {
         end: None,
         drift: 0,
         damage,
-        counts: Counts::new(),
+        counts: TraceCounts::new(),
         runs: Vec::new(),
-        pace: Pace::default(),
+        pace: ClockReport::default(),
         share: None,
         labels: BTreeMap::new(),
         header,
@@ -92,8 +99,8 @@ fn begin(path: &Path) -> Result<(Trace, Vec<Segment>), TraceError> {
 fn read_all(
     trace: &mut Trace,
     segments: Vec<Segment>,
-    decoding: &mut impl Decoding,
-    watch: &mut Watch<'_>,
+    decoding: &mut impl BlockDecoder,
+    watch: &mut ProgressCallback<'_>,
 ) -> Result<(), TraceError> {
     let total = segments.iter().map(|segment| segment.bytes).sum();
     let mut done = 0;
@@ -104,25 +111,25 @@ fn read_all(
         trace.segments.push(segment);
         let mut told = 0;
         let mut tell = |offset: u64| {
-            if offset < told + TELL {
+            if offset < told + PROGRESS_INTERVAL {
                 return Ok(());
             }
             told = offset;
-            go_on(watch, before + offset, total)
+            report_progress(watch, before + offset, total)
         };
         if let Err(why) = read(trace, index, decoding, &mut tell) {
             match why {
                 // The disk may be bad, or the writer has deleted the segment meanwhile: the others may do.
-                TraceError::Io { path, source } => trace.damage.left_out.push((path, source.to_string())),
+                TraceError::Io { path, source } => trace.damage.skipped_files.push((path, source.to_string())),
                 other => return Err(other),
             }
         }
     }
-    decoding.settle(|decoded| note(trace, decoded));
-    go_on(watch, total, total)?;
-    trace.pace.stills.sort_by_key(|still| still.start);
-    let continues = |end: &End| end.reason == End::CONTINUES;
-    trace.damage.unended = trace.end.as_ref().is_none_or(continues);
+    decoding.flush(|decoded| note(trace, decoded));
+    report_progress(watch, total, total)?;
+    trace.pace.stops.sort_by_key(|still| still.start);
+    let continues = |end: &SegmentEnd| end.reason == SegmentEnd::CONTINUES;
+    trace.damage.missing_end = trace.end.as_ref().is_none_or(continues);
     // All blocks may have been damaged.
     if trace.counts.first > trace.counts.last {
         trace.counts.first = trace.counts.last;
@@ -160,7 +167,7 @@ fn segments(path: &Path, damage: &mut Damage) -> Result<Vec<Segment>, TraceError
         match read {
             Ok((number, bytes)) => found.push(Segment { path: file, number, bytes }),
             Err(why) => {
-                damage.left_out.push((file, why.to_string()));
+                damage.skipped_files.push((file, why.to_string()));
                 first_refusal.get_or_insert(why);
             }
         }
@@ -184,7 +191,7 @@ fn header(path: &Path, segments: &[Segment]) -> Result<Header, TraceError> {
         if preamble(&segment.path, &mut file).is_err() {
             continue;
         }
-        let mut blocks = BlockReader::behind_preamble(file);
+        let mut blocks = BlockReader::after_preamble(file);
         if let Ok(Some(Item::Block { kind: kind::HEADER, payload, .. })) = blocks.next_item()
             && let Ok(header) = Header::read(payload)
         {
@@ -197,20 +204,23 @@ fn header(path: &Path, segments: &[Segment]) -> Result<Header, TraceError> {
 fn read(
     trace: &mut Trace,
     index: u32,
-    decoding: &mut impl Decoding,
+    decoding: &mut impl BlockDecoder,
     tell: &mut dyn FnMut(u64) -> Result<(), TraceError>,
 ) -> Result<(), TraceError> {
     let path = trace.segments[index as usize].path.clone();
     let mut file = File::open(&path).map_err(TraceError::io(&path))?;
     preamble(&path, &mut file)?;
-    let mut blocks = BlockReader::behind_preamble(file);
+    let mut blocks = BlockReader::after_preamble(file);
     while let Some(item) = blocks.next_item().map_err(TraceError::io(&path))? {
         match item {
             Item::Damage(damaged) => {
-                let why =
-                    if damaged.cut { "cut off in the middle of a block" } else { "no block with a correct checksum" };
+                let why = if damaged.truncated {
+                    "cut off in the middle of a block"
+                } else {
+                    "no block with a correct checksum"
+                };
                 // What is wrong before comes before.
-                decoding.settle(|decoded| note(trace, decoded));
+                decoding.flush(|decoded| note(trace, decoded));
                 trace.damage.region(&path, damaged.offset, damaged.bytes, why);
             }
             Item::Block { offset, kind, payload } => {
@@ -218,14 +228,14 @@ fn read(
                 let bytes = (payload.len() + BLOCK_HEADER) as u64;
                 let read = match kind {
                     kind::EVENTS => {
-                        let place = Place { segment: index, offset, bytes };
-                        decoding.take(place, payload, |decoded| note(trace, decoded));
+                        let place = BlockLocation { segment: index, offset, bytes };
+                        decoding.push(place, payload, |decoded| note(trace, decoded));
                         Ok(())
                     }
                     kind::HEADER => match Header::read(payload) {
                         Ok(header) if header.id != trace.header.id => {
                             let why = "it belongs to another trace";
-                            trace.damage.left_out.push((path, why.into()));
+                            trace.damage.skipped_files.push((path, why.into()));
                             return Ok(());
                         }
                         // The last word counts: a server titles its processes.
@@ -234,7 +244,7 @@ fn read(
                     _ => about(trace, kind, payload),
                 };
                 if let Err(error) = read {
-                    decoding.settle(|decoded| note(trace, decoded));
+                    decoding.flush(|decoded| note(trace, decoded));
                     trace.damage.malformed(&path, offset, bytes, error);
                 }
             }
@@ -244,20 +254,20 @@ fn read(
 }
 
 /// Remembers where a block's events are, how many, and what is wrong with it.
-fn note(trace: &mut Trace, decoded: Decoded) {
+fn note(trace: &mut Trace, decoded: DecodedBlock) {
     trace.counts.add(&decoded.counts);
     if let Some(run) = decoded.run() {
-        places::add(&mut trace.runs, run);
+        runs::add(&mut trace.runs, run);
     }
     if let Some(error) = decoded.error {
-        let Place { segment, offset, bytes } = decoded.place;
+        let BlockLocation { segment, offset, bytes } = decoded.location;
         let Trace { segments, damage, .. } = trace;
         damage.malformed(&segments[segment as usize].path, offset, bytes, error);
     }
 }
 
 /// Reads a block that says something about the trace.
-fn about(trace: &mut Trace, block: u8, payload: &[u8]) -> Result<(), Malformed> {
+fn about(trace: &mut Trace, block: u8, payload: &[u8]) -> Result<(), FormatError> {
     let clock = trace.header.clock;
     match block {
         kind::MODULES => {
@@ -266,7 +276,7 @@ fn about(trace: &mut Trace, block: u8, payload: &[u8]) -> Result<(), Malformed> 
                 match trace.modules.iter_mut().find(|known| known.id == module.id) {
                     Some(known) => *known = module,
                     None if room => trace.modules.push(module),
-                    None => trace.damage.too_many += 1,
+                    None => trace.damage.dropped_entries += 1,
                 }
             }
         }
@@ -275,7 +285,7 @@ fn about(trace: &mut Trace, block: u8, payload: &[u8]) -> Result<(), Malformed> 
                 if trace.threads.len() < THREADS || trace.threads.contains_key(&thread.number) {
                     trace.threads.insert(thread.number, thread);
                 } else {
-                    trace.damage.too_many += 1;
+                    trace.damage.dropped_entries += 1;
                 }
             }
         }
@@ -296,18 +306,18 @@ fn about(trace: &mut Trace, block: u8, payload: &[u8]) -> Result<(), Malformed> 
             if !known && trace.notes.len() < NOTES {
                 trace.notes.push(note);
             } else if !known {
-                trace.damage.too_many += 1;
+                trace.damage.dropped_entries += 1;
             }
         }
         kind::PACE => {
-            let pace = Pace::read(payload, &clock)?;
-            let mut stills = std::mem::take(&mut trace.pace.stills);
+            let pace = ClockReport::read(payload, &clock)?;
+            let mut stills = std::mem::take(&mut trace.pace.stops);
             // The sums have all of them; of those listed a part shows how long they are.
-            stills.extend(pace.stills.iter().take(STILLS.saturating_sub(stills.len())));
-            trace.pace = Pace { stills, ..pace };
+            stills.extend(pace.stops.iter().take(STILLS.saturating_sub(stills.len())));
+            trace.pace = ClockReport { stops: stills, ..pace };
         }
         // The last one has all.
-        kind::SHARE => trace.share = Some(Share::read(payload)?),
+        kind::SHARE => trace.share = Some(OverheadReport::read(payload)?),
         kind::LABELS => {
             for (number, text) in read_labels(payload)? {
                 if trace.labels.len() < LABELS || trace.labels.contains_key(&number) {
@@ -315,7 +325,7 @@ fn about(trace: &mut Trace, block: u8, payload: &[u8]) -> Result<(), Malformed> 
                 }
             }
         }
-        kind::END => trace.end = Some(End::read(payload, &clock)?),
+        kind::END => trace.end = Some(SegmentEnd::read(payload, &clock)?),
         _ => {}
     }
     Ok(())

@@ -1,8 +1,8 @@
 //! Events sorted by time in bounded memory. Blocks are nearly in order, so a window of time takes a few of them; where a
 //! window holds too much it is halved and its blocks are read again.
 
-use super::places::Run;
-use super::{Reader, Trace, TraceError, Watch, go_on};
+use super::runs::BlockRun;
+use super::{ProgressCallback, Reader, Trace, TraceError, report_progress};
 use crate::format::Event;
 
 /// Events in memory at a time: below 100 MB.
@@ -11,16 +11,16 @@ pub(super) const WINDOW: usize = 1 << 20;
 pub(super) fn in_order(
     trace: &Trace,
     most: usize,
-    watch: &mut Watch<'_>,
+    watch: &mut ProgressCallback<'_>,
     keep: impl Fn(&Event) -> bool,
     mut each: impl FnMut(&Event),
 ) -> Result<(), TraceError> {
-    let mut runs: Vec<Run> = trace.runs.clone();
+    let mut runs: Vec<BlockRun> = trace.runs.clone();
     runs.sort_by_key(|run| (run.first, run.segment, run.offset));
     let total: u64 = runs.iter().map(|run| run.bytes).sum();
     let mut windows = Windows { reader: Reader::new(trace), most, events: Vec::new(), keys: Vec::new() };
     let (mut next, mut done, mut from) = (0, 0, 0);
-    let mut active: Vec<Run> = Vec::new();
+    let mut active: Vec<BlockRun> = Vec::new();
     while next < runs.len() || !active.is_empty() {
         let mut room = (most / 2) as u64;
         while next < runs.len() && (active.is_empty() || runs[next].events <= room || runs[next].first <= from) {
@@ -39,9 +39,9 @@ pub(super) fn in_order(
             stays
         });
         from = to;
-        go_on(watch, done, total)?;
+        report_progress(watch, done, total)?;
     }
-    go_on(watch, total, total)
+    report_progress(watch, total, total)
 }
 
 struct Windows<'a> {
@@ -56,7 +56,7 @@ impl Windows<'_> {
     /// Hands out the events of `runs` from `from` to before `to`, or to the end.
     fn hand_out(
         &mut self,
-        runs: &[Run],
+        runs: &[BlockRun],
         from: u64,
         to: Option<u64>,
         keep: &impl Fn(&Event) -> bool,
@@ -118,9 +118,9 @@ impl Windows<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::format::What;
-    use crate::format::write::{Setup, TraceWriter};
-    use crate::trace::ignore;
+    use crate::format::EventKind;
+    use crate::format::write::{TraceConfig, TraceWriter};
+    use crate::trace::ignore_progress;
     use proptest::prelude::*;
 
     proptest! {
@@ -132,24 +132,24 @@ mod tests {
             most in 4_usize..200,
         ) {
             let folder = tempfile::tempdir().unwrap();
-            let mut writer = TraceWriter::create(folder.path(), &Setup { segment_bytes: 900, ..Setup::default() }).unwrap();
+            let mut writer = TraceWriter::create(folder.path(), &TraceConfig { segment_bytes: 900, ..TraceConfig::default() }).unwrap();
             for (index, (thread, time)) in times.iter().enumerate() {
-                writer.event(*thread, *time, What::RequestEnd { id: index as u64 }).unwrap();
+                writer.event(*thread, *time, EventKind::RequestEnd { id: index as u64 }).unwrap();
                 if index % flush == 0 {
                     writer.flush().unwrap();
                 }
             }
             writer.finish(1000).unwrap();
-            let trace = Trace::open(folder.path(), &mut ignore).unwrap();
+            let trace = Trace::open(folder.path(), &mut ignore_progress).unwrap();
             let mut seen = Vec::new();
-            in_order(&trace, most, &mut ignore, |_| true, |event| seen.push(*event)).unwrap();
+            in_order(&trace, most, &mut ignore_progress, |_| true, |event| seen.push(*event)).unwrap();
             prop_assert_eq!(seen.len(), times.len());
             prop_assert!(seen.is_sorted_by_key(|event| event.time));
             // One thread's events of the same instant keep their order.
             for thread in 0..4 {
                 let of = |event: &&Event| event.thread == thread;
-                let ids = seen.iter().filter(of).map(|event| match event.what {
-                    What::RequestEnd { id } => (event.time, id),
+                let ids = seen.iter().filter(of).map(|event| match event.kind {
+                    EventKind::RequestEnd { id } => (event.time, id),
                     _ => unreachable!(),
                 });
                 prop_assert!(ids.collect::<Vec<_>>().is_sorted());

@@ -3,11 +3,11 @@
 use crate::support::*;
 use leeward_profile::analysis::Selection;
 use leeward_profile::analysis::tail::{by_label, tail};
-use leeward_profile::format::What;
+use leeward_profile::format::EventKind;
 use leeward_profile::format::event::{Extent, OffCpu};
 use leeward_profile::format::write::TraceWriter;
 use leeward_profile::stats;
-use leeward_profile::trace::ignore;
+use leeward_profile::trace::ignore_progress;
 
 /// Requests of two kinds: those with label 1 parse; each 50th, with label 2, calls `SNAPSHOT`, which calls `WRITE` and that `PARSE`, where
 /// the time goes.
@@ -18,10 +18,10 @@ fn requests() -> tempfile::TempDir {
     for id in 1..=1000_u64 {
         let start = id * 1_000_000;
         let is_slow = id % 50 == 0;
-        writer.event(WORKER, start, What::RequestLabel { id: 0, label: 1 }).unwrap();
+        writer.event(WORKER, start, EventKind::RequestLabel { id: 0, label: 1 }).unwrap();
         let end = start + if is_slow { 400_000 + id * 10 } else { 10_000 + id % 7 * 100 };
-        writer.event(WORKER, start, What::RequestStart { id, queue: None }).unwrap();
-        writer.event(WORKER, start + 1, What::RequestLabel { id, label: if is_slow { 2 } else { 1 } }).unwrap();
+        writer.event(WORKER, start, EventKind::RequestStart { id, queue: None }).unwrap();
+        writer.event(WORKER, start + 1, EventKind::RequestLabel { id, label: if is_slow { 2 } else { 1 } }).unwrap();
         let inner = end - start - 4_000;
         writer.event(WORKER, end - 2_000, call(PARSE, inner - 1_000)).unwrap();
         if is_slow {
@@ -29,7 +29,7 @@ fn requests() -> tempfile::TempDir {
             writer.event(WORKER, end - 1_000, call(SNAPSHOT, inner + 1_000)).unwrap();
         }
         writer.event(WORKER, end - 100, call(HANDLE, end - start - 200)).unwrap();
-        writer.event(WORKER, end, What::RequestEnd { id }).unwrap();
+        writer.event(WORKER, end, EventKind::RequestEnd { id }).unwrap();
     }
     writer.finish(2_000_000_000).unwrap();
     folder
@@ -39,7 +39,7 @@ fn requests() -> tempfile::TempDir {
 fn the_culprit_is_what_the_others_do_not_call() {
     let folder = requests();
     let (trace, mut symbols) = open(folder.path());
-    let tail = tail(&trace, &mut symbols, &Selection::Marked, 0.02, &mut ignore).unwrap();
+    let tail = tail(&trace, &mut symbols, &Selection::Marked, 0.02, &mut ignore_progress).unwrap();
     assert_eq!(tail.findings[0].cause, format!("in {PARSE:#x}"), "where the time goes");
     let culprit = tail.culprit.unwrap();
     assert_eq!(culprit.function, format!("{SNAPSHOT:#x}"), "{culprit:?}");
@@ -56,8 +56,8 @@ fn what_the_machine_did_is_told_from_what_the_program_did() {
         let (start, more) = (id * 1_000_000, if id % 100 == 0 { 300_000 } else { 0 });
         request(&mut writer, id, start, start + 20_000 + more, |writer| {
             if more > 0 {
-                writer.event(WORKER, start + 5_000, off(OffCpu::Runnable)).unwrap();
-                writer.event(WORKER, start + 205_000, What::SwitchedIn { cpu: 0 }).unwrap();
+                writer.event(WORKER, start + 5_000, switched_out(OffCpu::Runnable)).unwrap();
+                writer.event(WORKER, start + 205_000, EventKind::SwitchedIn { cpu: 0 }).unwrap();
             }
             writer.event(WORKER, start + 15_000 + more, call(PARSE, 10_000 + more)).unwrap();
         });
@@ -90,7 +90,7 @@ fn where_all_call_the_same_the_culprit_is_the_innermost() {
 fn labels_are_compared_by_themselves() {
     let folder = requests();
     let (trace, mut symbols) = open(folder.path());
-    let labels = by_label(&trace, &mut symbols, &Selection::Marked, 0.1, &mut ignore).unwrap();
+    let labels = by_label(&trace, &mut symbols, &Selection::Marked, 0.1, &mut ignore_progress).unwrap();
     let seen: Vec<(&str, u64, u64)> =
         labels.iter().map(|(label, tail)| (label.as_str(), tail.requests, tail.slow_mean / 100_000)).collect();
     assert_eq!(seen, [("KEYS", 20, 4), ("GET", 980, 0)]);
@@ -101,7 +101,7 @@ fn labels_are_compared_by_themselves() {
 fn recursion_counts_each_moment_once() {
     let folder = tempfile::tempdir().unwrap();
     let mut writer = TraceWriter::create(folder.path(), &setup()).unwrap();
-    let inside = |function: u64, caller: u64, duration: u64| What::Call {
+    let inside = |function: u64, caller: u64, duration: u64| EventKind::Call {
         function,
         caller: caller + 1,
         duration,
@@ -123,9 +123,9 @@ fn recursion_counts_each_moment_once() {
     writer.finish(300_000_000).unwrap();
     for by_caller in [false, true] {
         let options = stats::Options { by_caller, ..stats::Options::default() };
-        let (trace, collector) = stats::open(folder.path(), &options, 2, &mut ignore).unwrap();
+        let (trace, collector) = stats::open(folder.path(), &options, 2, &mut ignore_progress).unwrap();
         let (_, mut symbols) = open(folder.path());
-        let rows = stats::rows(&trace, collector, &mut symbols, &options, &mut ignore).unwrap();
+        let rows = stats::rows(&trace, collector, &mut symbols, &options, &mut ignore_progress).unwrap();
         let total =
             |name: u64| rows.iter().filter(|row| row.name == format!("{name:#x}")).map(|row| row.total).max().unwrap();
         assert_eq!(total(WRITE), 20 * 150_000, "{rows:#?}");

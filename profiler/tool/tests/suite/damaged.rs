@@ -5,17 +5,17 @@ use std::path::{Path, PathBuf};
 
 use crate::support::*;
 use leeward_profile::format::meta::Clock;
-use leeward_profile::format::varint::Malformed;
-use leeward_profile::format::write::{Setup, TraceWriter, segment_path};
-use leeward_profile::format::{What, kind};
-use leeward_profile::trace::{Trace, TraceError, ignore};
+use leeward_profile::format::varint::FormatError;
+use leeward_profile::format::write::{TraceConfig, TraceWriter, segment_path};
+use leeward_profile::format::{EventKind, kind};
+use leeward_profile::trace::{Trace, TraceError, ignore_progress};
 
 /// A trace of three segments at least.
 fn several() -> (tempfile::TempDir, u64) {
     let folder = tempfile::tempdir().unwrap();
-    let mut writer = TraceWriter::create(folder.path(), &Setup { segment_bytes: 100_000, ..setup() }).unwrap();
+    let mut writer = TraceWriter::create(folder.path(), &TraceConfig { segment_bytes: 100_000, ..setup() }).unwrap();
     for id in 1..=20_000 {
-        usual(&mut writer, id, id * 100_000);
+        usual_request(&mut writer, id, id * 100_000);
     }
     writer.finish(3_000_000_000).unwrap();
     assert!(segments(folder.path()).len() >= 3);
@@ -29,7 +29,7 @@ fn segments(folder: &Path) -> Vec<PathBuf> {
 }
 
 fn open(folder: &Path) -> Trace {
-    Trace::open(folder, &mut ignore).unwrap()
+    Trace::open(folder, &mut ignore_progress).unwrap()
 }
 
 #[test]
@@ -65,7 +65,7 @@ fn a_cut_trace_gives_what_is_there() {
     let bytes = fs::read(&path).unwrap();
     fs::write(&path, &bytes[..bytes.len() * 2 / 3]).unwrap();
     let trace = open(folder.path());
-    assert!(trace.damage().unended, "{}", trace.damage());
+    assert!(trace.damage().missing_end, "{}", trace.damage());
     assert!(trace.damage().to_string().contains("cut off"));
     assert!(trace.counts().events > events / 3);
 }
@@ -100,7 +100,7 @@ fn a_segment_of_another_trace_is_left_out() {
 #[test]
 fn what_is_no_trace_is_refused() {
     let folder = tempfile::tempdir().unwrap();
-    let refused = |path: &Path| Trace::open(path, &mut ignore).unwrap_err();
+    let refused = |path: &Path| Trace::open(path, &mut ignore_progress).unwrap_err();
     assert!(matches!(refused(folder.path()), TraceError::Empty(_)));
     assert!(matches!(refused(&folder.path().join("nowhere")), TraceError::Io { .. }));
     let file = folder.path().join("00000000.lwt");
@@ -126,7 +126,7 @@ fn what_is_no_trace_is_refused() {
 fn a_block_that_can_not_be_decoded_is_reported_and_the_rest_read() {
     let folder = tempfile::tempdir().unwrap();
     let mut writer = TraceWriter::create(folder.path(), &setup()).unwrap();
-    usual(&mut writer, 1, 1000);
+    usual_request(&mut writer, 1, 1000);
     // Thread 0, one event of the unknown kind 0.
     let mut wrong = vec![0; 32];
     wrong[4] = 1;
@@ -138,7 +138,7 @@ fn a_block_that_can_not_be_decoded_is_reported_and_the_rest_read() {
     let trace = open(folder.path());
     assert_eq!(trace.counts().events, 4);
     assert_eq!(trace.damage().count, 1);
-    let why = Malformed::Kind(0).to_string();
+    let why = FormatError::Kind(0).to_string();
     assert!(trace.damage().to_string().contains(&why), "{}", trace.damage());
 }
 
@@ -152,8 +152,8 @@ fn a_clock_of_cycles_becomes_nanoseconds() {
     writer.event(0, 9_000, call(HANDLE, 4_000)).unwrap();
     writer.finish(9_000).unwrap();
     let mut seen = Vec::new();
-    let trace = Trace::open_with(folder.path(), &mut ignore, |event| seen.push(*event)).unwrap();
-    assert_eq!((seen[0].time, seen[0].what), (52_000, call(HANDLE, 1_000)));
+    let trace = Trace::open_with(folder.path(), &mut ignore_progress, |event| seen.push(*event)).unwrap();
+    assert_eq!((seen[0].time, seen[0].kind), (52_000, call(HANDLE, 1_000)));
     assert_eq!((trace.counts().first, trace.counts().last), (51_000, 52_000));
     assert_eq!(trace.header().clock.wall(52_000), 2_007);
 }
@@ -162,8 +162,8 @@ fn a_clock_of_cycles_becomes_nanoseconds() {
 fn lost_events_are_counted() {
     let folder = tempfile::tempdir().unwrap();
     let mut writer = TraceWriter::create(folder.path(), &setup()).unwrap();
-    writer.event(0, 10, What::Lost { sort: 1, count: 41 }).unwrap();
-    writer.event(0, 20, What::Lost { sort: 4, count: 1 }).unwrap();
+    writer.event(0, 10, EventKind::Lost { category: 1, count: 41 }).unwrap();
+    writer.event(0, 20, EventKind::Lost { category: 4, count: 1 }).unwrap();
     writer.note(30, 1, 1, "no scheduler events: permission denied").unwrap();
     writer.finish(40).unwrap();
     let trace = open(folder.path());

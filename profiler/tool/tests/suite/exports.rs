@@ -8,8 +8,8 @@ use leeward_profile::analysis::Selection;
 use leeward_profile::export::{Format, Options, export};
 use leeward_profile::format::event::OffCpu;
 use leeward_profile::format::write::TraceWriter;
-use leeward_profile::format::{ObjectKind, What};
-use leeward_profile::trace::ignore;
+use leeward_profile::format::{EventKind, ObjectKind};
+use leeward_profile::trace::ignore_progress;
 
 /// Requests with calls, locks whose holds overlap, and a thread that loses its CPU in both ways. One call lasts longer than a batch.
 fn exported(format: Format) -> Vec<u8> {
@@ -20,14 +20,15 @@ fn exported(format: Format) -> Vec<u8> {
         let start = id * 100_000;
         request(&mut writer, id, start, start + 50_000, |writer| {
             let why = if id % 2 == 0 { OffCpu::Blocked } else { OffCpu::Runnable };
-            writer.event(WORKER, start + 3_000, off(why)).unwrap();
-            writer.event(WORKER, start + 9_000, What::SwitchedIn { cpu: 1 }).unwrap();
+            writer.event(WORKER, start + 3_000, switched_out(why)).unwrap();
+            writer.event(WORKER, start + 9_000, EventKind::SwitchedIn { cpu: 1 }).unwrap();
             writer.event(WORKER, start + 20_000, call(PARSE, 18_000)).unwrap();
             // As long as the call around it, and one that began a tick before that.
             writer.event(WORKER, start + 30_000, call(RARE, 5_000)).unwrap();
             writer.event(WORKER, start + 30_000, call(WRITE, 5_000)).unwrap();
-            writer.event(WORKER, start + 40_000, held(0x1100, 1_000, 15_000)).unwrap();
-            let other = What::Held { object: ObjectKind::Reader, lock: LOCK + 64, site: 0x1100, wait: 0, hold: 15_000 };
+            writer.event(WORKER, start + 40_000, lock_held(0x1100, 1_000, 15_000)).unwrap();
+            let other =
+                EventKind::Held { object: ObjectKind::Reader, lock: LOCK + 64, site: 0x1100, wait: 0, hold: 15_000 };
             writer.event(WORKER, start + 45_000, other).unwrap();
         });
     }
@@ -37,7 +38,7 @@ fn exported(format: Format) -> Vec<u8> {
     let (trace, mut symbols) = open(folder.path());
     let mut out = Vec::new();
     let options = Options { selection: Selection::Marked, slower_than: 0 };
-    export(&trace, &mut symbols, format, &options, &mut out, &mut ignore).unwrap();
+    export(&trace, &mut symbols, format, &options, &mut out, &mut ignore_progress).unwrap();
     out
 }
 

@@ -9,18 +9,18 @@ use std::path::{Path, PathBuf};
 use crate::support::*;
 use leeward_profile::analysis::select::Functions;
 use leeward_profile::analysis::suggest::candidates;
-use leeward_profile::analysis::timeline::{self, Which};
+use leeward_profile::analysis::timeline::{self, RequestChoice};
 use leeward_profile::analysis::{Selection, slowest, tail};
 use leeward_profile::export::{self, Format, Options};
 use leeward_profile::format::block::{BlockReader, Item, put_block};
 use leeward_profile::format::event::OffCpu;
-use leeward_profile::format::meta::{LeftOut, Pace, Share, Still};
+use leeward_profile::format::meta::{ClockReport, ClockStop, OmittedFunction, OverheadReport};
 use leeward_profile::format::write::{TraceWriter, segment_path};
-use leeward_profile::format::{PREAMBLE, What};
+use leeward_profile::format::{EventKind, PREAMBLE};
 use leeward_profile::stats::{self, Collector};
-use leeward_profile::trace::{Trace, ignore};
+use leeward_profile::trace::{Trace, ignore_progress};
 use leeward_profile::{render, symbols};
-use leeward_testkit::fuzz::{self, Hunt};
+use leeward_testkit::fuzz::{self, FuzzSearch};
 use leeward_testkit::random::Random;
 
 /// Bytes at which something changes: kinds, and numbers of one byte and of two.
@@ -30,11 +30,21 @@ const EDGES: [u8; 9] = [0, 1, 2, 0x42, 127, 128, 129, 254, 255];
 fn rich() -> Vec<u8> {
     let folder = tempfile::tempdir().unwrap();
     let mut writer = TraceWriter::create(folder.path(), &setup()).unwrap();
-    let stills = vec![Still { start: 500_000, length: 60_000, used: 50_000 }];
-    writer.pace(&Pace { stood: 60_000, used: 1_000_000, tick: 1000, stills, ..Pace::default() }).unwrap();
-    let most = vec![LeftOut { function: PARSE, calls: 300, missed: 200, length: 12 }];
+    let stills = vec![ClockStop { start: 500_000, length: 60_000, used: 50_000 }];
     writer
-        .share(&Share { asked: 50_000, functions: 3, left_out: 1, calls: 400, missed: 200, most, ..Share::default() })
+        .pace(&ClockReport { stopped: 60_000, used: 1_000_000, tick: 1000, stops: stills, ..ClockReport::default() })
+        .unwrap();
+    let most = vec![OmittedFunction { function: PARSE, calls: 300, missed: 200, length: 12 }];
+    writer
+        .share(&OverheadReport {
+            asked: 50_000,
+            functions: 3,
+            left_out: 1,
+            calls: 400,
+            missed: 200,
+            most,
+            ..OverheadReport::default()
+        })
         .unwrap();
     for id in 1..=20_u64 {
         let start = id * 100_000;
@@ -42,7 +52,7 @@ fn rich() -> Vec<u8> {
             .event(
                 BACKGROUND,
                 start,
-                What::Acquired {
+                EventKind::Acquired {
                     object: leeward_profile::format::ObjectKind::Writer,
                     lock: LOCK + id,
                     site: 5,
@@ -51,25 +61,25 @@ fn rich() -> Vec<u8> {
             )
             .unwrap();
         request(&mut writer, id, start, start + 50_000, |writer| {
-            writer.event(WORKER, start + 1, What::RequestBlock { id, queue: Some(id) }).unwrap();
-            writer.event(WORKER, start + 9, What::RequestStart { id, queue: Some(id) }).unwrap();
-            writer.event(WORKER, start + 10, off(OffCpu::Blocked)).unwrap();
-            writer.event(WORKER, start + 20, What::Woken { by: 3 }).unwrap();
-            writer.event(WORKER, start + 30, What::SwitchedIn { cpu: 1 }).unwrap();
-            writer.event(WORKER, start + 31, What::Migrated { from: 0, to: 1 }).unwrap();
-            writer.event(WORKER, start + 30_000, held(0x1100, 10_000, 5_000)).unwrap();
+            writer.event(WORKER, start + 1, EventKind::RequestBlock { id, queue: Some(id) }).unwrap();
+            writer.event(WORKER, start + 9, EventKind::RequestStart { id, queue: Some(id) }).unwrap();
+            writer.event(WORKER, start + 10, switched_out(OffCpu::Blocked)).unwrap();
+            writer.event(WORKER, start + 20, EventKind::Woken { waker: 3 }).unwrap();
+            writer.event(WORKER, start + 30, EventKind::SwitchedIn { cpu: 1 }).unwrap();
+            writer.event(WORKER, start + 31, EventKind::Migrated { from: 0, to: 1 }).unwrap();
+            writer.event(WORKER, start + 30_000, lock_held(0x1100, 10_000, 5_000)).unwrap();
             writer.event(WORKER, start + 31_000, call(PARSE, 2_000)).unwrap();
         });
-        writer.event(BACKGROUND, start + 24_000, held(0x4100, 0, 30_000)).unwrap();
+        writer.event(BACKGROUND, start + 24_000, lock_held(0x4100, 0, 30_000)).unwrap();
         writer
             .event(
                 BACKGROUND,
                 start + 25_000,
-                What::Released { object: leeward_profile::format::ObjectKind::Writer, lock: LOCK + id, site: 5 },
+                EventKind::Released { object: leeward_profile::format::ObjectKind::Writer, lock: LOCK + id, site: 5 },
             )
             .unwrap();
-        writer.event(BACKGROUND, start + 26_000, What::Lost { sort: 2, count: id }).unwrap();
-        writer.event(WORKER, start + 60_000, What::RequestEndAll).unwrap();
+        writer.event(BACKGROUND, start + 26_000, EventKind::Lost { category: 2, count: id }).unwrap();
+        writer.event(WORKER, start + 60_000, EventKind::RequestEndAll).unwrap();
     }
     writer.note(5, 1, 1, "a note").unwrap();
     writer.finish(3_000_000).unwrap();
@@ -85,7 +95,7 @@ fn corpus() -> Vec<Vec<u8>> {
 fn mutated(random: &mut Random, corpus: &[Vec<u8>]) -> Vec<u8> {
     let mut bytes = corpus[random.below(corpus.len())].clone();
     if random.below(3) > 0 {
-        return behind_checksums(random, &bytes);
+        return corrupt_payloads(random, &bytes);
     }
     for _ in 0..1 + random.below(4) {
         let at = random.below(bytes.len());
@@ -107,7 +117,7 @@ fn mutated(random: &mut Random, corpus: &[Vec<u8>]) -> Vec<u8> {
 }
 
 /// Damages what blocks hold, and gives each a correct checksum.
-fn behind_checksums(random: &mut Random, bytes: &[u8]) -> Vec<u8> {
+fn corrupt_payloads(random: &mut Random, bytes: &[u8]) -> Vec<u8> {
     let mut out = bytes[..PREAMBLE.min(bytes.len())].to_vec();
     let mut blocks = BlockReader::new(&bytes[out.len()..], 0);
     while let Some(item) = blocks.next_item().unwrap() {
@@ -134,7 +144,7 @@ fn behind_checksums(random: &mut Random, bytes: &[u8]) -> Vec<u8> {
 fn read_in_every_way(folder: &Path) {
     let mut collector = Collector::default();
     let mut seen = 0;
-    let Ok(trace) = Trace::open_with(folder, &mut ignore, |event| {
+    let Ok(trace) = Trace::open_with(folder, &mut ignore_progress, |event| {
         collector.event(event);
         seen += 1;
     }) else {
@@ -147,7 +157,7 @@ fn read_in_every_way(folder: &Path) {
     let (mut before, mut ordered) = (0, 0);
     trace
         .in_order(
-            &mut ignore,
+            &mut ignore_progress,
             |_| true,
             |event| {
                 assert!(event.time >= before);
@@ -157,14 +167,14 @@ fn read_in_every_way(folder: &Path) {
         )
         .unwrap();
     assert_eq!(ordered, seen);
-    let functions = Functions::named(&trace, &mut symbols, "0x1000", &mut ignore).unwrap();
-    candidates(&trace, &mut symbols, &mut ignore).unwrap();
+    let functions = Functions::find(&trace, &mut symbols, "0x1000", &mut ignore_progress).unwrap();
+    candidates(&trace, &mut symbols, &mut ignore_progress).unwrap();
     for selection in [Selection::Marked, Selection::CallsOf(functions)] {
-        let found = slowest::slowest(&trace, &mut symbols, &selection, 3, &mut ignore).unwrap();
+        let found = slowest::slowest(&trace, &mut symbols, &selection, 3, &mut ignore_progress).unwrap();
         assert!(found.slowest.is_sorted_by(|a, b| a.latency >= b.latency));
-        tail::tail(&trace, &mut symbols, &selection, 0.1, &mut ignore).unwrap();
+        tail::tail(&trace, &mut symbols, &selection, 0.1, &mut ignore_progress).unwrap();
         if let Some(timeline) =
-            timeline::timeline(&trace, &mut symbols, &selection, Which::Slowest, &mut ignore).unwrap()
+            timeline::timeline(&trace, &mut symbols, &selection, RequestChoice::Slowest, &mut ignore_progress).unwrap()
         {
             assert!(
                 timeline
@@ -178,13 +188,14 @@ fn read_in_every_way(folder: &Path) {
         for format in [Format::Perfetto, Format::Chrome, Format::Csv, Format::Folded] {
             let options = Options { selection: selection.clone(), slower_than: 0 };
             let mut out = Vec::new();
-            export::export(&trace, &mut symbols, format, &options, &mut out, &mut ignore).unwrap();
+            export::export(&trace, &mut symbols, format, &options, &mut out, &mut ignore_progress).unwrap();
             if format == Format::Chrome {
                 serde_json::from_slice::<serde_json::Value>(&out).unwrap();
             }
         }
     }
-    stats::per_request(&trace, &mut symbols, &Selection::Marked, &stats::Options::default(), &mut ignore).unwrap();
+    stats::per_request(&trace, &mut symbols, &Selection::Marked, &stats::Options::default(), &mut ignore_progress)
+        .unwrap();
 }
 
 fn check(bytes: &[u8]) {
@@ -197,7 +208,7 @@ fn check(bytes: &[u8]) {
 fn no_bytes_make_the_reader_panic() {
     let corpus = corpus();
     corpus.iter().for_each(|bytes| check(bytes));
-    let hunt = Hunt { name: "trace", findings: Path::new(env!("CARGO_TARGET_TMPDIR")), iterations: 300 };
+    let hunt = FuzzSearch { name: "trace", findings: Path::new(env!("CARGO_TARGET_TMPDIR")), iterations: 300 };
     hunt.run(|random| mutated(random, &corpus), |_, bytes| check(bytes));
 }
 

@@ -1,11 +1,11 @@
 //! A trace that the run-time in C wrote in a real program (`tests/golden/`): what is in it, whose the time was, and the names.
 
-use leeward_profile::analysis::timeline::{Which, timeline};
+use leeward_profile::analysis::timeline::{RequestChoice, timeline};
 use leeward_profile::analysis::{Selection, tail};
 use leeward_profile::format::meta::Engine;
-use leeward_profile::stats::{Collector, Options, Sort};
+use leeward_profile::stats::{Collector, Options, SpanKind};
 use leeward_profile::symbols::{self, Symbols};
-use leeward_profile::trace::{Trace, ignore};
+use leeward_profile::trace::{Trace, ignore_progress};
 use std::path::PathBuf;
 
 fn folder() -> PathBuf {
@@ -14,7 +14,8 @@ fn folder() -> PathBuf {
 
 fn open() -> (Trace, Collector, Symbols) {
     let mut collector = Collector::new(&Options::default());
-    let trace = Trace::open_with(&folder().join("tick.lwt"), &mut ignore, |event| collector.event(event)).unwrap();
+    let trace =
+        Trace::open_with(&folder().join("tick.lwt"), &mut ignore_progress, |event| collector.event(event)).unwrap();
     // The program is found by its name, wherever it ran.
     let symbols = Symbols::new(&trace, symbols::Options { folders: vec![folder()] });
     (trace, collector, symbols)
@@ -29,8 +30,8 @@ fn everything_that_was_written_is_read() {
     assert_eq!((header.engine, header.architecture.as_str()), (Engine::Tick, "x86_64"));
     assert_eq!((counts.events, counts.lost, counts.requests), (295, 0, 80));
     assert_eq!((counts.calls, counts.locks, counts.waits, counts.scheduler), (86, 29, 1, 99));
-    assert_eq!((counts.span(), trace.lasted()), (81_798_236, Some(82_348_999)));
-    assert_eq!(trace.end().map(|end| (end.words(), end.lost)), Some(("the program ended", 0)));
+    assert_eq!((counts.span(), trace.duration()), (81_798_236, Some(82_348_999)));
+    assert_eq!(trace.end().map(|end| (end.description(), end.lost)), Some(("the program ended", 0)));
     assert_eq!(trace.threads().map(|thread| thread.tid).collect::<Vec<_>>(), [9736, 9739]);
     let notes: Vec<_> = trace.notes().iter().map(|note| (note.level, note.text.as_str())).collect();
     assert!(matches!(notes[..], [(1, text)] if text.starts_with("the clock stood still")), "{notes:?}");
@@ -42,7 +43,7 @@ fn calls_have_their_names_and_times() {
     let (_, collector, mut symbols) = open();
     let rows = collector.rows(&mut symbols, &Options::default(), 0);
     let calls: Vec<_> =
-        rows.iter().filter(|row| row.sort == Sort::Call).map(|row| (row.name.as_str(), row.count)).collect();
+        rows.iter().filter(|row| row.sort == SpanKind::Call).map(|row| (row.name.as_str(), row.count)).collect();
     // A call shorter than a tick is there if a tick fell into it.
     let expected =
         [("main", 1), ("journal", 1), ("serves", 28), ("looks_up", 28), ("writes_journal", 1), ("parses", 27)];
@@ -52,7 +53,7 @@ fn calls_have_their_names_and_times() {
 #[test]
 fn the_request_that_waited_is_explained() {
     let (trace, _, mut symbols) = open();
-    let tail = tail::tail(&trace, &mut symbols, &Selection::Marked, 0.01, &mut ignore).unwrap();
+    let tail = tail::tail(&trace, &mut symbols, &Selection::Marked, 0.01, &mut ignore_progress).unwrap();
     assert_eq!((tail.requests, tail.slow, tail.slow_mean), (40, 1, 10_256_227));
     let first = &tail.findings[0];
     assert_eq!((first.cause.as_str(), first.slow), ("waiting for a mutex, looks_up", 10_113_361));
@@ -60,7 +61,8 @@ fn the_request_that_waited_is_explained() {
     assert_eq!(first.holders[0].doing[0].0, "off the CPU, though it could run");
 
     let selection = Selection::Marked;
-    let timeline = timeline(&trace, &mut symbols, &selection, Which::Slowest, &mut ignore).unwrap().unwrap();
+    let timeline =
+        timeline(&trace, &mut symbols, &selection, RequestChoice::Slowest, &mut ignore_progress).unwrap().unwrap();
     assert_eq!((timeline.id, timeline.latency), (20, 10_256_227));
     let names: Vec<_> = timeline.rows[0].bars.iter().map(|bar| bar.name.as_str()).collect();
     assert!(names.starts_with(&["main", "serves", "looks_up"]), "{names:?}");

@@ -2,11 +2,11 @@
 
 use crate::support::*;
 use leeward_profile::analysis::missing::missing;
-use leeward_profile::format::What;
+use leeward_profile::format::EventKind;
 use leeward_profile::format::event::OffCpu;
-use leeward_profile::format::meta::{LeftOut, Pace, Share, Still};
+use leeward_profile::format::meta::{ClockReport, ClockStop, OmittedFunction, OverheadReport};
 use leeward_profile::format::write::TraceWriter;
-use leeward_profile::trace::{Trace, ignore};
+use leeward_profile::trace::{Trace, ignore_progress};
 
 /// A thread calls a function of `length` every 97 µs for a second; the clock stands still for `still` in every 10 ms. How many calls are
 /// missing, and how many are said to be.
@@ -24,15 +24,16 @@ fn hidden(length: u64, still: u64) -> (f64, f64) {
         seen += 1;
         writer.event(WORKER, start + length, call(PARSE, length)).unwrap();
     }
-    let stills: Vec<Still> =
-        (0..100).map(|turn| Still { start: 10_000_000 * turn, length: still, used: still }).collect();
-    let pace = Pace { stood: 100 * still, used: 1_000_000_000, tick: 1000, stills, ..Pace::default() };
+    let stills: Vec<ClockStop> =
+        (0..100).map(|turn| ClockStop { start: 10_000_000 * turn, length: still, used: still }).collect();
+    let pace =
+        ClockReport { stopped: 100 * still, used: 1_000_000_000, tick: 1000, stops: stills, ..ClockReport::default() };
     writer.pace(&pace).unwrap();
     writer.finish(1_002_000_000).unwrap();
-    let trace = Trace::open(folder.path(), &mut ignore).unwrap();
-    let said = missing(&trace, &mut ignore).unwrap();
+    let trace = Trace::open(folder.path(), &mut ignore_progress).unwrap();
+    let said = missing(&trace, &mut ignore_progress).unwrap();
     assert!((said.stood - still as f64 / 1e7).abs() < 0.01, "{said:?}");
-    assert!(said.words().unwrap().contains("of the calls are missing"));
+    assert!(said.describe().unwrap().contains("of the calls are missing"));
     ((all - seen) as f64 / f64::from(all), said.calls)
 }
 
@@ -55,19 +56,27 @@ fn blocked(clock_stood: bool) -> String {
     for id in 1..=200_u64 {
         let start = id * 10_000_000;
         if id % 50 != 0 {
-            usual(&mut writer, id, start);
+            usual_request(&mut writer, id, start);
             continue;
         }
         let stopped = start + 10_000;
-        stills.push(Still { start: stopped, length: 3_000_000, used: 500_000 });
+        stills.push(ClockStop { start: stopped, length: 3_000_000, used: 500_000 });
         request(&mut writer, id, start, start + 3_200_000, |writer| {
-            writer.event(WORKER, start + 20_000, off(OffCpu::Blocked)).unwrap();
-            writer.event(WORKER, start + 2_900_000, What::SwitchedIn { cpu: 0 }).unwrap();
+            writer.event(WORKER, start + 20_000, switched_out(OffCpu::Blocked)).unwrap();
+            writer.event(WORKER, start + 2_900_000, EventKind::SwitchedIn { cpu: 0 }).unwrap();
             writer.event(WORKER, start + 3_100_000, call(RARE, 3_090_000)).unwrap();
         });
     }
     if clock_stood {
-        writer.pace(&Pace { stood: 12_000_000, used: 1_000_000_000, tick: 1000, stills, ..Pace::default() }).unwrap();
+        writer
+            .pace(&ClockReport {
+                stopped: 12_000_000,
+                used: 1_000_000_000,
+                tick: 1000,
+                stops: stills,
+                ..ClockReport::default()
+            })
+            .unwrap();
     }
     writer.finish(3_000_000_000).unwrap();
     tail_of(folder.path()).findings[0].cause.clone()
@@ -83,9 +92,9 @@ fn a_call_that_came_later_is_not_said_to_have_blocked() {
 fn what_was_left_out_for_a_share_is_told() {
     let folder = tempfile::tempdir().unwrap();
     let mut writer = TraceWriter::create(folder.path(), &setup()).unwrap();
-    let most = vec![LeftOut { function: PARSE, calls: 900_000, missed: 700_000, length: 12 }];
-    let first = Share { asked: 50_000, functions: 3, calls: 10, ..Share::default() };
-    let last = Share {
+    let most = vec![OmittedFunction { function: PARSE, calls: 900_000, missed: 700_000, length: 12 }];
+    let first = OverheadReport { asked: 50_000, functions: 3, calls: 10, ..OverheadReport::default() };
+    let last = OverheadReport {
         estimated: 48_000,
         functions: 40,
         left_out: 1,
@@ -96,13 +105,13 @@ fn what_was_left_out_for_a_share_is_told() {
         most,
         ..first
     };
-    writer.share(&Share { asked: 50_000, functions: 3, calls: 10, ..Share::default() }).unwrap();
+    writer.share(&OverheadReport { asked: 50_000, functions: 3, calls: 10, ..OverheadReport::default() }).unwrap();
     writer.event(WORKER, 2_000, call(PARSE, 1_000)).unwrap();
     writer.share(&last).unwrap();
     writer.finish(1_000_000).unwrap();
-    let trace = Trace::open(folder.path(), &mut ignore).unwrap();
+    let trace = Trace::open(folder.path(), &mut ignore_progress).unwrap();
     assert_eq!(trace.share(), Some(&last));
-    let said = missing(&trace, &mut ignore).unwrap().words().unwrap();
+    let said = missing(&trace, &mut ignore_progress).unwrap().describe().unwrap();
     assert_eq!(
         said,
         "to keep to 5 % of the CPU time, 1 of 40 functions were left out at times, with 70 % of all calls (on average they last 12 ns at most), \

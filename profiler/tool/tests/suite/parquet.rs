@@ -5,10 +5,10 @@ use std::fs::File;
 use leeward_profile::analysis::Selection;
 use leeward_profile::export::{Format, Options, export};
 use leeward_profile::format::event::Extent;
-use leeward_profile::format::write::{Setup, TraceWriter};
-use leeward_profile::format::{ObjectKind, What};
+use leeward_profile::format::write::{TraceConfig, TraceWriter};
+use leeward_profile::format::{EventKind, ObjectKind};
 use leeward_profile::symbols::{self, Symbols};
-use leeward_profile::trace::{Trace, ignore};
+use leeward_profile::trace::{Trace, ignore_progress};
 use parquet::file::reader::{FileReader, SerializedFileReader};
 use parquet::record::RowAccessor;
 
@@ -16,24 +16,24 @@ use parquet::record::RowAccessor;
 fn what_was_exported_comes_back() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("trace");
-    let mut writer = TraceWriter::create(&path, &Setup::default()).unwrap();
+    let mut writer = TraceWriter::create(&path, &TraceConfig::default()).unwrap();
     // More than one group of rows.
     let calls = 150_000_u64;
     for id in 0..calls {
-        let call = What::Call { function: 0x100 + id % 7, caller: 0, duration: 500, extent: Extent::Whole };
+        let call = EventKind::Call { function: 0x100 + id % 7, caller: 0, duration: 500, extent: Extent::Whole };
         writer.event((id % 3) as u32, 1_000_000 + id * 1000, call).unwrap();
     }
-    let held = What::Held { object: ObjectKind::Mutex, lock: u64::MAX, site: 0x201, wait: 40, hold: 60 };
+    let held = EventKind::Held { object: ObjectKind::Mutex, lock: u64::MAX, site: 0x201, wait: 40, hold: 60 };
     writer.event(0, 1_000_000_000, held).unwrap();
-    writer.event(0, 1_000_000_001, What::RequestEnd { id: u64::MAX - 1 }).unwrap();
+    writer.event(0, 1_000_000_001, EventKind::RequestEnd { id: u64::MAX - 1 }).unwrap();
     writer.finish(1_000_000_002).unwrap();
 
-    let trace = Trace::open(&path, &mut ignore).unwrap();
+    let trace = Trace::open(&path, &mut ignore_progress).unwrap();
     let mut symbols = Symbols::new(&trace, symbols::Options::default());
     let file = folder.path().join("trace.parquet");
     let options = Options { selection: Selection::Marked, slower_than: 0 };
     let mut out = File::create(&file).unwrap();
-    export(&trace, &mut symbols, Format::Parquet, &options, &mut out, &mut ignore).unwrap();
+    export(&trace, &mut symbols, Format::Parquet, &options, &mut out, &mut ignore_progress).unwrap();
 
     let reader = SerializedFileReader::new(File::open(&file).unwrap()).unwrap();
     assert_eq!(reader.metadata().file_metadata().num_rows() as u64, calls + 2);

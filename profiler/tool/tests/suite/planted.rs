@@ -2,7 +2,7 @@
 //! finding, and the timeline must show it.
 
 use crate::support::*;
-use leeward_profile::analysis::timeline::{Look, Which};
+use leeward_profile::analysis::timeline::{BarKind, RequestChoice};
 use leeward_profile::format::event::OffCpu;
 use leeward_profile::format::write::TraceWriter;
 
@@ -12,7 +12,7 @@ fn with(slow: impl Fn(&mut TraceWriter, u64, u64)) -> tempfile::TempDir {
     let mut writer = TraceWriter::create(folder.path(), &setup()).unwrap();
     for id in 1..=1000 {
         let start = id * 1_000_000;
-        if id % 150 == 0 { slow(&mut writer, id, start) } else { usual(&mut writer, id, start) }
+        if id % 150 == 0 { slow(&mut writer, id, start) } else { usual_request(&mut writer, id, start) }
     }
     writer.finish(2_000_000_000).unwrap();
     folder
@@ -32,7 +32,7 @@ fn a_slow_function_on_a_rare_input() {
     assert!(first.cause == format!("in {RARE:#x}") && first.explains > 90.0, "{tail:#?}");
     assert!(first.rest == 0 && first.in_rest == 0.0);
 
-    let timeline = timeline_of(folder.path(), Which::Slowest);
+    let timeline = timeline_of(folder.path(), RequestChoice::Slowest);
     assert!(timeline.id.is_multiple_of(150) && timeline.latency == 310_000);
     let longest =
         timeline.rows[0].bars.iter().filter(|bar| bar.depth == 2).max_by_key(|bar| bar.end - bar.start).unwrap();
@@ -45,14 +45,14 @@ fn a_lock_holder_that_writes_to_a_disk() {
     let folder = with(|writer, id, start| {
         // The other thread takes the lock before the request begins and writes until it is off the CPU.
         let release = start + 500_000;
-        writer.event(BACKGROUND, start + 20_000, off(OffCpu::Blocked)).unwrap();
+        writer.event(BACKGROUND, start + 20_000, switched_out(OffCpu::Blocked)).unwrap();
         request(writer, id, start, start + 510_000, |writer| {
             let acquired = release + 1_000;
-            writer.event(WORKER, acquired + 4_000, held(waited, acquired - (start + 1_000), 4_000)).unwrap();
+            writer.event(WORKER, acquired + 4_000, lock_held(waited, acquired - (start + 1_000), 4_000)).unwrap();
         });
-        writer.event(BACKGROUND, start + 480_000, leeward_profile::format::What::SwitchedIn { cpu: 1 }).unwrap();
+        writer.event(BACKGROUND, start + 480_000, leeward_profile::format::EventKind::SwitchedIn { cpu: 1 }).unwrap();
         writer.event(BACKGROUND, start + 490_000, call(WRITE, 480_000)).unwrap();
-        writer.event(BACKGROUND, release, held(taken, 0, 510_000)).unwrap();
+        writer.event(BACKGROUND, release, lock_held(taken, 0, 510_000)).unwrap();
         // It ends long after: nobody may wait for its end to know who held the lock.
         writer.event(BACKGROUND, start + 900_000, call(SNAPSHOT, 950_000)).unwrap();
     });
@@ -67,16 +67,19 @@ fn a_lock_holder_that_writes_to_a_disk() {
     );
     assert!(first.text.contains("background (101)") && first.text.contains("blocked in 0x5000"), "{}", first.text);
 
-    let timeline = timeline_of(folder.path(), Which::Slowest);
+    let timeline = timeline_of(folder.path(), RequestChoice::Slowest);
     assert_eq!(
         timeline.rows.iter().map(|row| (row.thread.as_str(), row.own)).collect::<Vec<_>>(),
         [("worker (100)", true), ("background (101)", false)]
     );
     let holder = &timeline.rows[1];
-    let names: Vec<(&str, Look)> = holder.bars.iter().map(|bar| (bar.name.as_str(), bar.look)).collect();
-    assert_eq!(names[0], ("holds the mutex, taken in 0x40ff", Look::Held));
+    let names: Vec<(&str, BarKind)> = holder.bars.iter().map(|bar| (bar.name.as_str(), bar.look)).collect();
+    assert_eq!(names[0], ("holds the mutex, taken in 0x40ff", BarKind::Held));
     // The whole trace is known here: also what ended later.
-    assert_eq!(names[1..], [("0x4000", Look::Call), ("0x5000", Look::Call), ("off the CPU, blocked", Look::Blocked)]);
+    assert_eq!(
+        names[1..],
+        [("0x4000", BarKind::Call), ("0x5000", BarKind::Call), ("off the CPU, blocked", BarKind::Blocked)]
+    );
     let story = &timeline.waits[0];
     assert_eq!((story.start, story.end, story.holders.len()), (1_000, 501_000, 1));
     assert_eq!(story.holders[0].nanos, 499_000);
@@ -86,8 +89,8 @@ fn a_lock_holder_that_writes_to_a_disk() {
 fn a_thread_that_lost_its_cpu() {
     let folder = with(|writer, id, start| {
         request(writer, id, start, start + 410_000, |writer| {
-            writer.event(WORKER, start + 3_000, off(OffCpu::Runnable)).unwrap();
-            writer.event(WORKER, start + 403_000, leeward_profile::format::What::SwitchedIn { cpu: 0 }).unwrap();
+            writer.event(WORKER, start + 3_000, switched_out(OffCpu::Runnable)).unwrap();
+            writer.event(WORKER, start + 403_000, leeward_profile::format::EventKind::SwitchedIn { cpu: 0 }).unwrap();
             writer.event(WORKER, start + 405_000, call(PARSE, 403_000)).unwrap();
         });
     });
@@ -95,15 +98,15 @@ fn a_thread_that_lost_its_cpu() {
     let first = &tail.findings[0];
     assert!(first.cause == "off the CPU, though it could run" && first.explains > 90.0, "{tail:#?}");
 
-    let timeline = timeline_of(folder.path(), Which::Slowest);
-    let off = timeline.rows[0].bars.iter().find(|bar| bar.look == Look::Descheduled).unwrap();
+    let timeline = timeline_of(folder.path(), RequestChoice::Slowest);
+    let off = timeline.rows[0].bars.iter().find(|bar| bar.look == BarKind::Descheduled).unwrap();
     assert_eq!((off.start, off.end), (3_000, 403_000));
     assert_eq!(timeline.causes[0], ("off the CPU, though it could run".to_string(), 400_000));
 }
 
 #[test]
 fn where_nothing_is_planted_there_is_no_tail_to_speak_of() {
-    let folder = with(usual);
+    let folder = with(usual_request);
     let tail = tail_of(folder.path());
     // The slowest differ by the 600 ns that the usual ones vary.
     assert!(tail.slow_mean - tail.rest_mean < 1_000, "{tail:#?}");

@@ -6,16 +6,16 @@ use std::path::Path;
 
 use leeward_profile::format::block::{BlockReader, Item, put_block};
 use leeward_profile::format::event::{Extent, Sink};
-use leeward_profile::format::write::{Setup, TraceWriter, segment_path};
-use leeward_profile::format::{Event, PREAMBLE, What, kind};
+use leeward_profile::format::write::{TraceConfig, TraceWriter, segment_path};
+use leeward_profile::format::{Event, EventKind, PREAMBLE, kind};
 use leeward_profile::stats::{self, Options};
 use leeward_profile::symbols::{self, Symbols};
-use leeward_profile::trace::{Progress, Trace, TraceError, ignore};
+use leeward_profile::trace::{Progress, Trace, TraceError, ignore_progress};
 
 /// All that `leeward profile stats` can tell of a trace, and the trace.
 fn read(folder: &Path, threads: usize) -> (Trace, String) {
     let options = Options::default();
-    let (trace, collector) = stats::open(folder, &options, threads, &mut ignore).unwrap();
+    let (trace, collector) = stats::open(folder, &options, threads, &mut ignore_progress).unwrap();
     let mut symbols = Symbols::new(&trace, symbols::Options::default());
     let rows = collector.rows(&mut symbols, &options, 0);
     (trace, serde_json::to_string(&rows).unwrap())
@@ -29,7 +29,7 @@ fn check(folder: &Path) -> Trace {
         assert!(other == trace, "{threads} threads: {:?}, {}", other.counts(), other.damage());
         assert!(others == rows, "{threads} threads count something else");
     }
-    assert_eq!(Trace::open(folder, &mut ignore).unwrap(), trace);
+    assert_eq!(Trace::open(folder, &mut ignore_progress).unwrap(), trace);
     trace
 }
 
@@ -51,7 +51,7 @@ fn whole_and_damaged_traces_are_the_same_on_any_number_of_threads() {
     let path = segment_path(folder.path(), 0);
     let bytes = fs::read(&path).unwrap();
     let mut damaged = bytes[..PREAMBLE].to_vec();
-    let mut blocks = BlockReader::behind_preamble(&bytes[PREAMBLE..]);
+    let mut blocks = BlockReader::after_preamble(&bytes[PREAMBLE..]);
     let mut number = 0;
     while let Some(item) = blocks.next_item().unwrap() {
         let Item::Block { kind, payload, .. } = item else { panic!("damage in a whole trace") };
@@ -70,7 +70,7 @@ fn whole_and_damaged_traces_are_the_same_on_any_number_of_threads() {
     damaged.truncate(damaged.len() - 100);
     fs::write(&path, &damaged).unwrap();
     let trace = check(folder.path());
-    assert!(trace.damage().count > 20 && trace.damage().unended, "{}", trace.damage());
+    assert!(trace.damage().count > 20 && trace.damage().missing_end, "{}", trace.damage());
     assert!(trace.counts().events > events / 2 && trace.counts().events < events);
     assert!(trace.damage().regions.is_sorted_by_key(|region| region.offset));
 }
@@ -78,8 +78,8 @@ fn whole_and_damaged_traces_are_the_same_on_any_number_of_threads() {
 #[test]
 fn small_and_empty_blocks_are_the_same_on_any_number_of_threads() {
     let folder = tempfile::tempdir().unwrap();
-    let mut writer = TraceWriter::create(folder.path(), &Setup::default()).unwrap();
-    writer.event(0, 5, What::RequestEnd { id: 1 }).unwrap();
+    let mut writer = TraceWriter::create(folder.path(), &TraceConfig::default()).unwrap();
+    writer.event(0, 5, EventKind::RequestEnd { id: 1 }).unwrap();
     writer.finish(9).unwrap();
     let path = segment_path(folder.path(), 0);
     let mut bytes = fs::read(&path).unwrap();
@@ -97,10 +97,11 @@ fn too_many_functions_and_callers_are_the_same_on_any_number_of_threads() {
     // A part of them fits; all of them fit once, but not once per thread; they don't fit.
     for callers in [9_000, 15_000, 40_000_u64] {
         let folder = tempfile::tempdir().unwrap();
-        let mut writer = TraceWriter::create(folder.path(), &Setup::default()).unwrap();
+        let mut writer = TraceWriter::create(folder.path(), &TraceConfig::default()).unwrap();
         for number in 0..1_000_000_u64 {
             let caller = 0x100_0000 + number * 7919 % callers * 0x1000;
-            let what = What::Call { function: 0x1000, caller, duration: 2_000 + number % 3_000, extent: Extent::Whole };
+            let what =
+                EventKind::Call { function: 0x1000, caller, duration: 2_000 + number % 3_000, extent: Extent::Whole };
             writer.event(0, 10_000 + number * 1_000, what).unwrap();
         }
         writer.finish(2_000_000_000).unwrap();
@@ -128,11 +129,11 @@ fn it_can_be_interrupted() {
 }
 
 /// Can't bear the end of a request.
-struct Fragile;
+struct PanickingSink;
 
-impl Sink for Fragile {
+impl Sink for PanickingSink {
     fn event(&mut self, event: &Event) {
-        assert!(!matches!(event.what, What::RequestEnd { id: 100_000 }), "that was too much");
+        assert!(!matches!(event.kind, EventKind::RequestEnd { id: 100_000 }), "that was too much");
     }
 }
 
@@ -140,5 +141,5 @@ impl Sink for Fragile {
 #[should_panic(expected = "that was too much")]
 fn a_panic_on_a_thread_is_one_of_the_caller() {
     let folder = large();
-    let _ = Trace::open_on(folder.path(), 3, &mut ignore, |_| Fragile);
+    let _ = Trace::open_on(folder.path(), 3, &mut ignore_progress, |_| PanickingSink);
 }

@@ -1,12 +1,12 @@
 //! A swarm by seed: every call is answered once and executed once, whatever the network does.
 
-use crate::world::{Faults, World};
+use crate::harness::{Faults, Harness};
 
 const SCENARIOS: u64 = 300;
 
 fn faults(seed: u64) -> Faults {
     let of = |shift: u64| [0, 10, 50, 200][(seed >> shift & 3) as usize];
-    Faults { lost: of(0), doubled: of(2), late: of(4) }
+    Faults { loss: of(0), duplication: of(2), reordering: of(4) }
 }
 
 #[test]
@@ -14,7 +14,7 @@ fn calls_are_answered_once_and_executed_once() {
     let (mut retransmitted, mut duplicates) = (0, 0);
     for seed in 0..SCENARIOS {
         let faults = faults(seed);
-        let mut world = World::new(seed, faults);
+        let mut world = Harness::new(seed, faults);
         let under_way = [1, 4, 64][(seed % 3) as usize];
         world.run(400, under_way);
         let (calls, twice) = (world.answered.len(), world.executed_twice());
@@ -33,7 +33,7 @@ fn calls_are_answered_once_and_executed_once() {
 #[test]
 fn a_server_that_forgets_is_caught() {
     let caught = (0..20).filter(|seed| {
-        let mut world = World::new(*seed, Faults { lost: 100, doubled: 100, late: 0 });
+        let mut world = Harness::new(*seed, Faults { loss: 100, duplication: 100, reordering: 0 });
         world.forgets = true;
         world.run(400, 4);
         world.executed_twice() > 0
@@ -44,7 +44,7 @@ fn a_server_that_forgets_is_caught() {
 /// A network that never delivers is not waited for.
 #[test]
 fn silence_ends_a_link() {
-    let mut world = World::new(1, Faults { lost: 0, doubled: 0, late: 0 });
+    let mut world = Harness::new(1, Faults { loss: 0, duplication: 0, reordering: 0 });
     world.run(10, 1);
     assert_eq!(world.answered.len(), 10);
     world.server = None;

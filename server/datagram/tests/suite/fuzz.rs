@@ -1,11 +1,11 @@
 //! Bytes that are no datagrams, or not of this session, or not in their place: nothing panics, and nothing is handed on that
 //! is no whole frame.
 
-use crate::world::{call, encode, register, response};
+use crate::harness::{call, encode, register, response};
 use leeward_core::units::Time;
 use leeward_datagram::header::{Header, Kind};
-use leeward_datagram::{DatagramSize, client, door::Door, frame, server};
-use leeward_testkit::fuzz::Hunt;
+use leeward_datagram::{DatagramSize, address_validation::AddressValidation, client, frame, server};
+use leeward_testkit::fuzz::FuzzSearch;
 use leeward_testkit::random::Random;
 use leeward_wire::{Demand, Frame};
 use std::path::Path;
@@ -29,7 +29,7 @@ fn datagram(random: &mut Random) -> Vec<u8> {
         kind: Kind::ALL[below(random, Kind::ALL.len() as u64) as usize],
         mark: [0; 4],
         slot: below(random, 3) as u32,
-        heard: below(random, 4) as u32,
+        ack: below(random, 4) as u32,
         key: KEY,
         number: below(random, 5) << (16 * below(random, 2)) | below(random, 300),
         order: below(random, 5),
@@ -52,9 +52,9 @@ fn datagram(random: &mut Random) -> Vec<u8> {
 #[test]
 fn fuzz_both_ends() {
     let findings = Path::new(env!("CARGO_TARGET_TMPDIR"));
-    let hunt = Hunt { name: "datagram", findings, iterations: 20_000 };
+    let hunt = FuzzSearch { name: "datagram", findings, iterations: 20_000 };
     hunt.run(datagram, |random, bytes| {
-        let mut server = server::Link::new(server::Name { slot: 1, key: KEY, nonce: 5 }, DatagramSize::DEFAULT);
+        let mut server = server::Link::new(server::SessionId { slot: 1, key: KEY, nonce: 5 }, DatagramSize::DEFAULT);
         let mut client = client::Link::new(KEY, DatagramSize::DEFAULT, Time(1));
         let mut said = 0;
         let mut out = |datagram: &[u8]| {
@@ -74,13 +74,13 @@ fn fuzz_both_ends() {
                     assert!(frame::is_whole(frame));
                 }
                 let _ = server::Link::registration(&mut bytes.to_vec(), DatagramSize::DEFAULT);
-                let _ = Door::new([1; 4]).greet(now, "[::1]:1".parse().unwrap(), bytes, 1);
+                let _ = AddressValidation::new([1; 4]).answer_hello(now, "[::1]:1".parse().unwrap(), bytes, 1);
             }
             server.send(now, &response(1 + below(random, 4)), &mut out);
             let _ = client.send(now, &[register(), call(1, b"")].concat(), &mut out);
             let _ = client.on_timer(now, &mut out);
-            server.finish(now, &mut out);
-            client.finish(&mut out);
+            server.flush(now, &mut out);
+            client.flush(&mut out);
         }
         assert!(said < 1000);
     });

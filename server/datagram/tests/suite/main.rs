@@ -2,5 +2,5 @@
 
 mod faults;
 mod fuzz;
+mod harness;
 mod table;
-mod world;

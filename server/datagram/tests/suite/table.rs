@@ -1,16 +1,16 @@
 //! The header's bytes, and the places of the fields of a frame that a link reads or changes.
 
-use crate::world::{call, register, response};
+use crate::harness::{call, register, response};
 use leeward_core::units::Nanos;
 use leeward_datagram::DatagramSize;
 use leeward_datagram::frame::{self, Feedback};
 use leeward_datagram::header::{Header, Kind, LEN};
-use leeward_wire::{Decoded, Frame, Kind as FrameKind, PayloadLimit, Side, decode};
+use leeward_wire::{DecodeStatus, Frame, Kind as FrameKind, PayloadLimit, Side, decode};
 use proptest::prelude::*;
 
 fn frame_of(bytes: &[u8], from: Side) -> Frame<'_> {
     match decode(bytes, from, PayloadLimit::DEFAULT) {
-        Ok(Decoded::Frame { frame, length }) if length == bytes.len() => frame,
+        Ok(DecodeStatus::Frame { frame, length }) if length == bytes.len() => frame,
         other => panic!("{other:?}"),
     }
 }
@@ -32,7 +32,7 @@ fn fields_are_where_the_encoder_puts_them() {
     other[44] = 99;
     let Frame::Response(response) = frame_of(&other, Side::Server) else { panic!("no response") };
     assert_eq!(response.answer.feedback.window.0, 99, "the window's place");
-    feedback.put(&mut other);
+    feedback.write_to(&mut other);
     assert_eq!(Feedback::of(&other), Some(feedback));
     assert_eq!(Feedback::of(&call), None);
 }
@@ -57,10 +57,10 @@ fn a_wait_is_taken_off_a_limited_budget_alone() {
 proptest! {
     #[test]
     fn a_header_is_read_as_it_was_written(
-        kind in 0..Kind::ALL.len(), mark: [u8; 4], slot: u32, heard: u32, key: u64, number: u64, order: u64,
+        kind in 0..Kind::ALL.len(), mark: [u8; 4], slot: u32, ack: u32, key: u64, number: u64, order: u64,
         frame in prop::collection::vec(any::<u8>(), 0..DatagramSize::DEFAULT.bytes() - LEN)
     ) {
-        let header = Header { kind: Kind::ALL[kind], mark, slot, heard, key, number, order };
+        let header = Header { kind: Kind::ALL[kind], mark, slot, ack, key, number, order };
         let mut datagram = Vec::new();
         header.write(&frame, &mut datagram);
         prop_assert_eq!(Header::read(&datagram), Some((header, &frame[..])));

@@ -5,11 +5,11 @@ use leeward_core::budget::Budget;
 use leeward_core::server::RejectReason;
 use leeward_core::units::{Method, Nanos, Time};
 use leeward_engine::{
-    Account, After, Config, DropReason, Ending, Handle, Next, Ran, ReceiveBuffer, Server, ServerError, Settled, Spares,
-    Visit,
+    AnswerOutcome, CloseReason, Config, ControllerSession, ExecuteOutcome, FreeBuffers, Handle, PollContext,
+    ProtocolEvent, ReceiveBuffer, RejectCode, RequestOutcome, Server, ServerError,
 };
-use leeward_host::Desk;
-use leeward_http1::{Fault, LONGEST, NO_FIELDS, request, status_line};
+use leeward_host::ConnectionContext;
+use leeward_http1::{Fault, HEAD_MAX, NO_FIELDS, request, status_line};
 use leeward_runtime::budget;
 use std::io::Write;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -30,7 +30,7 @@ impl Http {
     /// See [`ServerError`].
     pub(crate) fn start(self, address: &str, route: &str, handler: impl Handler) -> Result<Server, ServerError> {
         let (route, handler) = (Arc::<str>::from(route), Arc::new(handler));
-        let protocol = |handle: &_| Protocol {
+        let protocol = |handle: &_| HttpProtocol {
             handle: Clone::clone(handle),
             route: Arc::clone(&route),
             handler: Arc::clone(&handler),
@@ -40,7 +40,7 @@ impl Http {
 }
 
 /// Protocol of a core.
-struct Protocol<H: Handler> {
+struct HttpProtocol<H: Handler> {
     handle: Handle<Self>,
     route: Arc<str>,
     handler: Arc<H>,
@@ -52,9 +52,9 @@ pub(crate) trait Handler: Fn(&str) -> String + Send + Sync + 'static {}
 impl<F: Fn(&str) -> String + Send + Sync + 'static> Handler for F {}
 
 /// A connection.
-struct Conversation {
+struct HttpConnection {
     input: ReceiveBuffer,
-    account: Account,
+    session: ControllerSession,
     /// Whether the connection ends after the answer under way.
     closes: bool,
     /// Why the connection ends.
@@ -66,15 +66,15 @@ struct Conversation {
 /// An admitted request.
 struct Call {
     query: String,
-    arrived: Time,
-    may_spend: Budget,
+    arrival: Time,
+    budget: Budget,
 }
 
 /// A request's end.
-struct Done {
-    arrived: Time,
+struct Completion {
+    arrival: Time,
     /// The response's body, or why there is none (`None`: a panic).
-    end: Result<String, Option<DropReason>>,
+    outcome: Result<String, Option<RejectCode>>,
     /// Memory of the query, for the connection's next one.
     spare: String,
 }
@@ -97,16 +97,16 @@ impl Answer<'_> {
     }
 
     /// The refusal of a request that may be sent again.
-    fn refusal(reason: DropReason) -> Self {
+    fn refusal(reason: RejectCode) -> Self {
         let body = match reason {
-            DropReason::Delay => "Delay\n",
-            DropReason::Priority => "Priority\n",
-            DropReason::Concurrency => "Concurrency\n",
-            DropReason::Lock => "Lock\n",
-            DropReason::NoCredit => "NoCredit\n",
-            DropReason::ShuttingDown => "ShuttingDown\n",
-            DropReason::Cancelled => "Cancelled\n",
-            DropReason::Other => "Other\n",
+            RejectCode::Delay => "Delay\n",
+            RejectCode::Priority => "Priority\n",
+            RejectCode::Concurrency => "Concurrency\n",
+            RejectCode::Lock => "Lock\n",
+            RejectCode::NoCredit => "NoCredit\n",
+            RejectCode::ShuttingDown => "ShuttingDown\n",
+            RejectCode::Cancelled => "Cancelled\n",
+            RejectCode::Other => "Other\n",
         };
         Answer { fields: "retry-after: 1\r\n", body, ..Answer::bare(503) }
     }
@@ -123,32 +123,38 @@ impl Answer<'_> {
     }
 }
 
-impl<H: Handler> leeward_engine::Protocol for Protocol<H> {
-    type Connection = Conversation;
+impl<H: Handler> leeward_engine::Protocol for HttpProtocol<H> {
+    type Connection = HttpConnection;
     type Input = ReceiveBuffer;
     type Call = Call;
-    type Done = Done;
+    type Completion = Completion;
 
-    const TURN: usize = 16;
+    const QUANTUM: usize = 16;
     const IS_SERIAL: bool = true;
     const HAS_TASKS: bool = false;
 
-    fn open(&mut self, visit: &mut Visit<'_, Call>) -> Conversation {
-        let account = Account::open(visit);
-        Conversation { input: ReceiveBuffer::new(LONGEST), account, closes: false, fault: None, spare: String::new() }
+    fn open(&mut self, visit: &mut PollContext<'_, Call>) -> HttpConnection {
+        let account = ControllerSession::open(visit);
+        HttpConnection {
+            input: ReceiveBuffer::new(HEAD_MAX),
+            session: account,
+            closes: false,
+            fault: None,
+            spare: String::new(),
+        }
     }
 
-    fn next(&mut self, conversation: &mut Conversation, visit: &mut Visit<'_, Call>) -> Next<Call> {
+    fn next(&mut self, conversation: &mut HttpConnection, visit: &mut PollContext<'_, Call>) -> ProtocolEvent<Call> {
         let mut fields = NO_FIELDS;
         let request = match request(conversation.input.bytes(), &mut fields) {
             Ok(Some(request)) => request,
-            Ok(None) => return Next::Nothing,
+            Ok(None) => return ProtocolEvent::Incomplete,
             Err(fault) => {
                 conversation.fault = Some(fault);
-                return Next::End(Ending::QUIET);
+                return ProtocolEvent::Close(CloseReason::SILENT);
             }
         };
-        let (length, closes) = (request.length, request.closes);
+        let (length, closes) = (request.length, request.closes_connection);
         conversation.closes = closes;
         let statistics;
         let answer = match (request.refusal(), request.path) {
@@ -159,17 +165,17 @@ impl<H: Handler> leeward_engine::Protocol for Protocol<H> {
                 Answer { kind: "application/json", body: &statistics, ..Answer::bare(200) }
             }
             (_, path) if path != &*self.route => Answer::bare(404),
-            _ => match conversation.account.admit(Method::DEFAULT, visit) {
+            _ => match conversation.session.admit(Method::DEFAULT, visit) {
                 Ok(()) => {
                     let mut query = std::mem::take(&mut conversation.spare);
                     query.clear();
                     query.push_str(request.query);
                     conversation.input.consume(length);
-                    let call = Call { query, arrived: visit.arrived(), may_spend: visit.limits.budget };
-                    return Next::Call { call, is_admitted: true };
+                    let call = Call { query, arrival: visit.arrival(), budget: visit.limits.budget };
+                    return ProtocolEvent::Call { call, is_admitted: true };
                 }
                 Err(reason) => {
-                    conversation.account.settle(visit.arrived(), Settled::Dropped(reason), visit);
+                    conversation.session.finish(visit.arrival(), RequestOutcome::Rejected(reason), visit);
                     Answer::refusal(reason)
                 }
             },
@@ -177,21 +183,26 @@ impl<H: Handler> leeward_engine::Protocol for Protocol<H> {
         conversation.input.consume(length);
         answer.write(visit.out(), closes);
         match answer.status {
-            _ if closes => Next::End(Ending::QUIET),
-            503 => Next::Refused,
-            _ => Next::Handled,
+            _ if closes => ProtocolEvent::Close(CloseReason::SILENT),
+            503 => ProtocolEvent::Rejected,
+            _ => ProtocolEvent::Handled,
         }
     }
 
-    fn answer(&mut self, conversation: &mut Conversation, done: Done, visit: &mut Visit<'_, Call>) -> After {
-        let Done { arrived, end, spare } = done;
+    fn answer(
+        &mut self,
+        conversation: &mut HttpConnection,
+        done: Completion,
+        visit: &mut PollContext<'_, Call>,
+    ) -> AnswerOutcome {
+        let Completion { arrival: arrived, outcome: end, spare } = done;
         conversation.spare = spare;
         let settled = match &end {
-            Err(Some(reason)) => Settled::Dropped(*reason),
-            end => Settled::Answered { succeeded: end.is_ok() },
+            Err(Some(reason)) => RequestOutcome::Rejected(*reason),
+            end => RequestOutcome::Answered { succeeded: end.is_ok() },
         };
-        if !conversation.account.settle(arrived, settled, visit) {
-            return After::GoOn;
+        if !conversation.session.finish(arrived, settled, visit) {
+            return AnswerOutcome::Continue;
         }
         let answer = match &end {
             Ok(body) => Answer { kind: "text/plain; charset=utf-8", body, ..Answer::bare(200) },
@@ -199,50 +210,55 @@ impl<H: Handler> leeward_engine::Protocol for Protocol<H> {
             Err(None) => Answer::bare(500),
         };
         answer.write(visit.out(), conversation.closes);
-        if conversation.closes { After::End(Ending::QUIET) } else { After::GoOn }
+        if conversation.closes { AnswerOutcome::Close(CloseReason::SILENT) } else { AnswerOutcome::Continue }
     }
 
-    fn credit(&mut self, conversation: &mut Conversation, visit: &mut Visit<'_, Call>) -> bool {
-        conversation.account.credit(visit);
+    fn send_credit(&mut self, conversation: &mut HttpConnection, visit: &mut PollContext<'_, Call>) -> bool {
+        conversation.session.credit(visit);
         false
     }
 
-    fn refuse(&mut self, conversation: &mut Conversation, why: Ending, visit: &mut Visit<'_, Call>) -> usize {
+    fn close_with(
+        &mut self,
+        conversation: &mut HttpConnection,
+        why: CloseReason,
+        visit: &mut PollContext<'_, Call>,
+    ) -> usize {
         let status = match &why {
-            Ending::ConnectionLimit => 503,
-            Ending::SlowRequest => 408,
-            Ending::Unencrypted => 426,
-            Ending::Stranger => 403,
-            Ending::Protocol { .. } => conversation.fault.map_or(0, Fault::status),
-            Ending::Stopping | Ending::Stopped | Ending::Silence => 0,
+            CloseReason::ConnectionLimit => 503,
+            CloseReason::SlowRequest => 408,
+            CloseReason::Unencrypted => 426,
+            CloseReason::UnknownIdentity => 403,
+            CloseReason::Protocol { .. } => conversation.fault.map_or(0, Fault::status),
+            CloseReason::Stopping | CloseReason::Stopped | CloseReason::Silence => 0,
         };
         if status > 0 {
             Answer::bare(status).write(visit.out(), true);
         }
-        conversation.account.abandon(visit)
+        conversation.session.abandon(visit)
     }
 
-    fn close(&mut self, conversation: &mut Conversation, visit: &mut Visit<'_, Call>) -> usize {
-        conversation.account.abandon(visit)
+    fn close(&mut self, conversation: &mut HttpConnection, visit: &mut PollContext<'_, Call>) -> usize {
+        conversation.session.abandon(visit)
     }
 
-    fn input(conversation: &mut Conversation) -> &mut ReceiveBuffer {
+    fn input(conversation: &mut HttpConnection) -> &mut ReceiveBuffer {
         &mut conversation.input
     }
 
-    fn owed(conversation: &Conversation) -> usize {
-        conversation.account.owed()
+    fn unanswered(conversation: &HttpConnection) -> usize {
+        conversation.session.owed()
     }
 
-    fn execute(&self, call: Call, arrived: Time, waited: Nanos, _: &mut Spares) -> Ran<Done> {
-        let Call { query, mut may_spend, .. } = call;
+    fn execute(&self, call: Call, arrived: Time, waited: Nanos, _: &mut FreeBuffers) -> ExecuteOutcome<Completion> {
+        let Call { query, budget: mut may_spend, .. } = call;
         may_spend.charge(waited);
         let handler = AssertUnwindSafe(|| (self.handler)(&query));
         let end = catch_unwind(|| budget::with(may_spend, handler).0).map_err(|_| None);
-        Ran::Done(Done { arrived, end, spare: query })
+        ExecuteOutcome::Done(Completion { arrival: arrived, outcome: end, spare: query })
     }
 
-    fn late(call: Call, reason: RejectReason) -> Done {
-        Done { arrived: call.arrived, end: Err(Some(reason.into())), spare: call.query }
+    fn reject(call: Call, reason: RejectReason) -> Completion {
+        Completion { arrival: call.arrival, outcome: Err(Some(reason.into())), spare: call.query }
     }
 }

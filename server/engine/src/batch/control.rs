@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 /// The time, and the count of lost datagrams, among control messages that lie as the kernel writes them.
-pub(super) fn of(control: &[u64]) -> (Option<Duration>, Option<u32>) {
+pub(super) fn parse(control: &[u64]) -> (Option<Duration>, Option<u32>) {
     let (mut stamp, mut lost, mut rest) = (None, None, control);
     // A header is a length in bytes, header included, and level and type in one word.
     while let [length, kind, data @ ..] = rest
@@ -46,17 +46,17 @@ mod tests {
         let time = [32, word(libc::SOL_SOCKET, libc::SCM_TIMESTAMPNS), 5, 7];
         let count = [20, word(libc::SOL_SOCKET, libc::SO_RXQ_OVFL), word(9, 0)];
         let both = (Some(Duration::new(5, 7)), Some(9));
-        assert_eq!(of(&[&time[..], &count[..]].concat()), both);
-        assert_eq!(of(&[&count[..], &time[..]].concat()), both);
-        assert_eq!(of(&time), (both.0, None));
-        assert_eq!(of(&time[..3]), (None, None), "cut off");
-        assert_eq!(of(&[0; 8]), (None, None));
+        assert_eq!(parse(&[&time[..], &count[..]].concat()), both);
+        assert_eq!(parse(&[&count[..], &time[..]].concat()), both);
+        assert_eq!(parse(&time), (both.0, None));
+        assert_eq!(parse(&time[..3]), (None, None), "cut off");
+        assert_eq!(parse(&[0; 8]), (None, None));
     }
 
     proptest! {
         #[test]
         fn nothing_panics(control in prop::collection::vec(prop_oneof![any::<u64>(), 0..40_u64], 0..10)) {
-            let _ = of(&control);
+            let _ = parse(&control);
         }
     }
 }

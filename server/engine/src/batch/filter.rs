@@ -1,8 +1,8 @@
 //! A socket's filter in classic BPF: a datagram whose mark is not the one of its sender's address is dropped by the kernel,
 //! before it takes room in the queue. Needs no privilege.
 
+use leeward_datagram::address_mark::AddressMark;
 use leeward_datagram::header::{LEN, MAGIC, VERSION};
-use leeward_datagram::mark::Mark;
 use std::io;
 use std::os::fd::BorrowedFd;
 
@@ -61,7 +61,7 @@ impl Program {
 }
 
 /// As [`Mark::of`], for the kernel.
-fn program(mark: &Mark, is_v6: bool) -> Vec<libc::sock_filter> {
+fn program(mark: &AddressMark, is_v6: bool) -> Vec<libc::sock_filter> {
     let [xor, address_mul, port_mul, last_mul] = mark.keys;
     let mut program = Program(Vec::with_capacity(40));
     program.step(LOAD_LENGTH, 0);
@@ -108,7 +108,7 @@ fn program(mark: &Mark, is_v6: bool) -> Vec<libc::sock_filter> {
 ///
 /// # Errors
 /// The kernel takes no such filter; then every datagram has to be looked at here.
-pub fn attach(socket: BorrowedFd<'_>, mark: &Mark, is_v6: bool) -> io::Result<()> {
+pub fn attach(socket: BorrowedFd<'_>, mark: &AddressMark, is_v6: bool) -> io::Result<()> {
     let mut program = program(mark, is_v6);
     let filter = libc::sock_fprog { len: program.len() as u16, filter: program.as_mut_ptr() };
     // SAFETY: the option is such a structure; it points at `program`, which lives until the kernel has copied it within the call.
@@ -124,7 +124,7 @@ mod tests {
 
     fn passes(address: &str, is_v6: bool) {
         let Ok(server) = UdpSocket::bind(address) else { return };
-        let mark = Mark::new([0x1234_5678_9ABC_DEF0, 0x0FED_CBA9_8765_4321]);
+        let mark = AddressMark::new([0x1234_5678_9ABC_DEF0, 0x0FED_CBA9_8765_4321]);
         attach(server.as_fd(), &mark, is_v6).unwrap();
         server.set_nonblocking(true).unwrap();
         for _ in 0..20 {

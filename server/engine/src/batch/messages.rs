@@ -17,15 +17,15 @@ const BEYOND: usize = 8;
 /// Words of eight bytes for control messages: a time, and a count of datagrams that were lost.
 const CONTROL: usize = 8;
 
-struct Room {
+struct MessageSlot {
     name: libc::sockaddr_storage,
     vector: libc::iovec,
     control: [u64; CONTROL],
 }
 
 /// Rooms and headers, each header pointing into its room.
-struct Rooms {
-    rooms: Box<[Room; MESSAGES]>,
+struct MessageSlots {
+    slots: Box<[MessageSlot; MESSAGES]>,
     headers: Box<[libc::mmsghdr; MESSAGES]>,
     /// Bytes of all rooms, one after the other.
     bytes: Box<[u8]>,
@@ -35,14 +35,14 @@ struct Rooms {
 
 // SAFETY: the pointers in it point into its own boxes, are set before each call and followed by the kernel during it only;
 // nobody here follows them.
-unsafe impl Send for Rooms {}
+unsafe impl Send for MessageSlots {}
 
-impl Rooms {
+impl MessageSlots {
     fn new(longest: usize) -> Self {
         // SAFETY: integers, arrays of them and pointers that may be null: all zeros is a value of both.
         let (rooms, headers) = unsafe { (Box::new_zeroed().assume_init(), Box::new_zeroed().assume_init()) };
         let bytes = vec![0; MESSAGES * (longest + BEYOND)].into_boxed_slice();
-        Rooms { rooms, headers, bytes, longest }
+        MessageSlots { slots: rooms, headers, bytes, longest }
     }
 
     /// The bytes of a room.
@@ -55,7 +55,7 @@ impl Rooms {
     fn aim(&mut self, place: usize, bytes: usize, name: usize, control: usize) {
         let into = self.bytes(place);
         let vector = libc::iovec { iov_base: into.as_mut_ptr().cast(), iov_len: bytes.min(into.len()) };
-        let room = &mut self.rooms[place];
+        let room = &mut self.slots[place];
         room.vector = vector;
         let header = &mut self.headers[place];
         header.msg_len = 0;
@@ -83,14 +83,14 @@ pub struct Message<'a> {
 
 /// Room for what comes.
 pub struct Incoming {
-    rooms: Rooms,
+    slots: MessageSlots,
     count: usize,
 }
 
 impl Incoming {
     /// Room for [`MESSAGES`] datagrams of so many bytes; longer ones are dropped.
     pub fn new(longest: usize) -> Self {
-        Incoming { rooms: Rooms::new(longest), count: 0 }
+        Incoming { slots: MessageSlots::new(longest), count: 0 }
     }
 
     /// Takes what is there, without waiting. How many datagrams that is; they are taken from [`Incoming::message`].
@@ -100,13 +100,13 @@ impl Incoming {
     pub fn receive(&mut self, socket: BorrowedFd<'_>) -> io::Result<usize> {
         for place in 0..MESSAGES {
             // What is not written must not be taken for the last call's.
-            self.rooms.rooms[place].control[..2].fill(0);
-            self.rooms.aim(place, usize::MAX, size_of::<libc::sockaddr_storage>(), size_of::<[u64; CONTROL]>());
+            self.slots.slots[place].control[..2].fill(0);
+            self.slots.aim(place, usize::MAX, size_of::<libc::sockaddr_storage>(), size_of::<[u64; CONTROL]>());
         }
         self.count = 0;
         // SAFETY: each header points at memory of `rooms`, which lives and stays in its place during the call.
         let count = unsafe {
-            let headers = self.rooms.headers.as_mut_ptr();
+            let headers = self.slots.headers.as_mut_ptr();
             libc::recvmmsg(socket.as_raw_fd(), headers, MESSAGES as u32, libc::MSG_DONTWAIT, ptr::null_mut())
         };
         match usize::try_from(count) {
@@ -124,26 +124,26 @@ impl Incoming {
     /// A datagram of the last [`Incoming::receive`]. `None` if there are not as many, if it was too long, or from no address
     /// of the internet.
     pub fn message(&mut self, place: usize) -> Option<Message<'_>> {
-        let length = self.rooms.headers.get(place).filter(|_| place < self.count)?.msg_len as usize;
-        let room = &self.rooms.rooms[place];
+        let length = self.slots.headers.get(place).filter(|_| place < self.count)?.msg_len as usize;
+        let room = &self.slots.slots[place];
         let from = address(&room.name)?;
-        let (stamp, lost) = control::of(&room.control);
-        let longest = self.rooms.longest;
-        let bytes = self.rooms.bytes(place).get_mut(..length).filter(|bytes| bytes.len() <= longest)?;
+        let (stamp, lost) = control::parse(&room.control);
+        let longest = self.slots.longest;
+        let bytes = self.slots.bytes(place).get_mut(..length).filter(|bytes| bytes.len() <= longest)?;
         Some(Message { bytes, from, stamp, lost })
     }
 }
 
 /// Datagrams that wait to be sent.
 pub struct Outgoing {
-    rooms: Rooms,
+    slots: MessageSlots,
     count: usize,
 }
 
 impl Outgoing {
     /// Room for [`MESSAGES`] datagrams of so many bytes; longer ones are lost.
     pub fn new(longest: usize) -> Self {
-        Outgoing { rooms: Rooms::new(longest), count: 0 }
+        Outgoing { slots: MessageSlots::new(longest), count: 0 }
     }
 
     /// Whether nothing waits.
@@ -158,13 +158,13 @@ impl Outgoing {
 
     /// Puts a datagram to the others. One that is too long, or for which there is no room, is lost.
     pub fn push(&mut self, bytes: &[u8], to: &SocketAddr) {
-        if self.is_full() || bytes.len() > self.rooms.longest {
+        if self.is_full() || bytes.len() > self.slots.longest {
             return;
         }
         let place = self.count;
-        self.rooms.bytes(place)[..bytes.len()].copy_from_slice(bytes);
-        let name = put_address(to, &mut self.rooms.rooms[place].name);
-        self.rooms.aim(place, bytes.len(), name, 0);
+        self.slots.bytes(place)[..bytes.len()].copy_from_slice(bytes);
+        let name = put_address(to, &mut self.slots.slots[place].name);
+        self.slots.aim(place, bytes.len(), name, 0);
         self.count += 1;
     }
 
@@ -175,12 +175,12 @@ impl Outgoing {
         while done < self.count {
             // SAFETY: each header points at memory of `rooms`, which lives and stays in its place during the call.
             let taken = unsafe {
-                let headers = self.rooms.headers.as_mut_ptr().add(done);
+                let headers = self.slots.headers.as_mut_ptr().add(done);
                 libc::sendmmsg(socket.as_raw_fd(), headers, (self.count - done) as u32, libc::MSG_DONTWAIT)
             };
             match usize::try_from(taken) {
                 Ok(taken) if taken > 0 => {
-                    let headers = &self.rooms.headers[done..(done + taken).min(self.count)];
+                    let headers = &self.slots.headers[done..(done + taken).min(self.count)];
                     bytes += headers.iter().map(|header| header.msg_len as usize).sum::<usize>();
                     sent += taken;
                     done += taken;

@@ -50,7 +50,7 @@ use std::time::Duration;
 /// Sockets of one call, at most.
 pub const SOCKETS: usize = 16;
 /// Bytes that one call moves for one socket, at most.
-pub const ROOM: usize = 16 * 1024;
+pub const BUFFER_BYTES: usize = 16 * 1024;
 
 /// How often a call that the kernel has no memory for is tried again before it is given up.
 const TRIES: u32 = 1_000;
@@ -60,7 +60,7 @@ const NOTHING: i32 = -libc::ECANCELED;
 
 /// Result of reading a socket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Received<'a> {
+pub struct ReadBytes<'a> {
     /// None at the end of the stream.
     pub bytes: &'a [u8],
     /// When the kernel got the last of them, on the system's clock, since the epoch; only of sockets that have
@@ -117,9 +117,9 @@ impl Batch {
     ///
     /// # Panics
     /// `place` is not below [`SOCKETS`].
-    pub fn received(&self, place: usize) -> io::Result<Received<'_>> {
+    pub fn received(&self, place: usize) -> io::Result<ReadBytes<'_>> {
         let count = outcome(self.results[place])?;
-        Ok(Received { bytes: self.slots.bytes(place, count), stamp: stamp::of(self.slots.control(place)) })
+        Ok(ReadBytes { bytes: self.slots.bytes(place, count), stamp: stamp::parse(self.slots.control(place)) })
     }
 
     /// Copies what shall be sent to the socket at `place`; false, and nothing, if it is more than [`ROOM`].
@@ -216,7 +216,7 @@ fn outcome(result: i32) -> io::Result<usize> {
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
-    use leeward_testkit::require::Need;
+    use leeward_testkit::require::Requirement;
     use std::io::{ErrorKind, Read, Write};
     use std::net::{TcpListener, TcpStream};
     use std::os::fd::AsFd;
@@ -230,7 +230,7 @@ mod tests {
     fn batch() -> Option<Batch> {
         let batch = Batch::new();
         if let Err(error) = &batch {
-            Need::IoUring.missing(error);
+            Requirement::IoUring.missing(error);
         }
         batch.ok()
     }
@@ -279,8 +279,8 @@ mod tests {
         assert_eq!(batch.received(1).unwrap_err().kind(), ErrorKind::WouldBlock);
         assert_eq!(batch.received(2).unwrap_err().raw_os_error(), Some(libc::ECANCELED), "not asked");
         full.set_nonblocking(true).unwrap();
-        let bytes = vec![7; ROOM];
-        assert!(batch.put(0, &bytes) && !batch.put(1, &vec![7; ROOM + 1]));
+        let bytes = vec![7; BUFFER_BYTES];
+        assert!(batch.put(0, &bytes) && !batch.put(1, &vec![7; BUFFER_BYTES + 1]));
         let refused = (0..100_000).find_map(|_| {
             batch.send(&[full.as_fd()]);
             batch.sent(0).err()
@@ -297,9 +297,9 @@ mod tests {
         assert_eq!(batch.received(0).unwrap().bytes, [1, 2, 3]);
         batch.receive(&[(socket.as_fd(), 3)]);
         assert_eq!(batch.received(0).unwrap().bytes, [4, 5]);
-        let many = vec![9; 3 * ROOM];
+        let many = vec![9; 3 * BUFFER_BYTES];
         peer.write_all(&many).unwrap();
         batch.receive(&[(socket.as_fd(), usize::MAX)]);
-        assert_eq!(batch.received(0).unwrap().bytes, &many[..ROOM]);
+        assert_eq!(batch.received(0).unwrap().bytes, &many[..BUFFER_BYTES]);
     }
 }

@@ -1,7 +1,7 @@
 //! The memory that the kernel reads and writes during a call: per place a buffer, room for control messages, and the
 //! structures that say where these are.
 
-use super::{ROOM, SOCKETS};
+use super::{BUFFER_BYTES, SOCKETS};
 use std::ptr;
 
 /// Words of eight bytes for control messages: a header and three times, and as much again for what else a socket is asked to tell.
@@ -13,7 +13,7 @@ struct Slot {
     control: [u64; CONTROL],
     /// Bytes of `buffer` that are to be sent.
     length: usize,
-    buffer: [u8; ROOM],
+    buffer: [u8; BUFFER_BYTES],
 }
 
 pub(super) struct Slots([Slot; SOCKETS]);
@@ -31,7 +31,7 @@ impl Slots {
     /// Header that tells the kernel to receive up to `most` bytes at `place`. Good until the next call of this.
     pub(super) fn header(&mut self, place: usize, most: usize) -> *mut libc::msghdr {
         let slot = &mut self.0[place];
-        slot.vector = libc::iovec { iov_base: ptr::from_mut(&mut slot.buffer).cast(), iov_len: most.min(ROOM) };
+        slot.vector = libc::iovec { iov_base: ptr::from_mut(&mut slot.buffer).cast(), iov_len: most.min(BUFFER_BYTES) };
         // What is not written must not be taken for the last call's.
         slot.control[..4].fill(0);
         slot.header.msg_iov = &raw mut slot.vector;
@@ -42,7 +42,7 @@ impl Slots {
     }
 
     pub(super) fn bytes(&self, place: usize, count: usize) -> &[u8] {
-        &self.0[place].buffer[..count.min(ROOM)]
+        &self.0[place].buffer[..count.min(BUFFER_BYTES)]
     }
 
     pub(super) fn control(&self, place: usize) -> &[u64] {

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 /// When the kernel got what was read, if the first control message says: this crate's callers ask for no other.
-pub(super) fn of(control: &[u64]) -> Option<Duration> {
+pub(super) fn parse(control: &[u64]) -> Option<Duration> {
     // A header (length; level and type in one word here), then three times of two words, the system's clock first.
     let &[length, kind, seconds, nanos, ..] = control else { return None };
     let [level, is] = [kind as u32 as i32, (kind >> 32) as u32 as i32];
@@ -25,7 +25,7 @@ mod tests {
     #[test]
     fn only_a_stamp_is_one() {
         let stamp = kind(libc::SOL_SOCKET, libc::SCM_TIMESTAMPING);
-        assert_eq!(of(&[64, stamp, 5, 7, 0, 0]), Some(Duration::new(5, 7)));
+        assert_eq!(parse(&[64, stamp, 5, 7, 0, 0]), Some(Duration::new(5, 7)));
         for other in [
             &[64, stamp, 0, 0, 0][..],
             &[64, stamp, 5, 1_000_000_000],
@@ -34,7 +34,7 @@ mod tests {
             &[0; 16],
             &[64, stamp, 5],
         ] {
-            assert_eq!(of(other), None, "{other:?}");
+            assert_eq!(parse(other), None, "{other:?}");
         }
     }
 }

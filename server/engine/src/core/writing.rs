@@ -10,8 +10,8 @@ use leeward_core::units::Time;
 impl<P: Protocol, S: Stream> Core<P, S> {
     /// Flushes as many of the dirty connections as can go together, if the kernel can; leaves the others dirty.
     pub(super) fn flush_together(&mut self, now: Time) {
-        let mut left = self.local.readiness.dirty().len();
-        while left > 1 && self.local.receiver.batch.is_some() {
+        let mut left = self.state.readiness.dirty().len();
+        while left > 1 && self.state.receiver.batch.is_some() {
             let most = left.min(SOCKETS);
             self.send_some(left - most, most, now);
             left -= most;
@@ -20,7 +20,7 @@ impl<P: Protocol, S: Stream> Core<P, S> {
 
     /// Sends for those of `dirty[from..from + most]` that have something short to send.
     fn send_some(&mut self, from: usize, most: usize, now: Time) {
-        let Core { peers, local, .. } = self;
+        let Core { peers, state: local, .. } = self;
         let Some(batch) = &mut local.receiver.batch else { return };
         let (mut slots, mut count) = ([0; SOCKETS], 0);
         for slot in local.readiness.dirty()[from..from + most].iter().map(|slot| *slot as usize) {
@@ -28,7 +28,7 @@ impl<P: Protocol, S: Stream> Core<P, S> {
             if slots[..count].contains(&slot) {
                 continue;
             }
-            let peer = peers.at(slot as u32).filter(|peer| peer.listed.is_dirty() && peer.stream.raw().is_some());
+            let peer = peers.get_slot(slot as u32).filter(|peer| peer.listed.is_dirty() && peer.stream.raw().is_some());
             if peer.and_then(Peer::sendable).is_some_and(|bytes| batch.put(count, bytes)) {
                 slots[count] = slot;
                 count += 1;
@@ -38,7 +38,7 @@ impl<P: Protocol, S: Stream> Core<P, S> {
             return;
         }
         let began = local.handle.shared.clock.now();
-        let socket = |slot: usize| peers.look(slot).and_then(|peer| peer.stream.raw());
+        let socket = |slot: usize| peers.peek(slot).and_then(|peer| peer.stream.raw());
         let Some(first) = socket(slots[0]) else { return };
         // Places beyond `count` are there for the array's sake and not asked for.
         let sockets: [_; SOCKETS] = std::array::from_fn(|at| socket(slots[at]).unwrap_or(first));
@@ -51,16 +51,16 @@ impl<P: Protocol, S: Stream> Core<P, S> {
         local.count_writes(count, bytes, began);
         for (slot, sent) in slots.into_iter().zip(sent).take(count) {
             let slot = slot as u32;
-            let Some(peer) = self.peers.at(slot) else { continue };
+            let Some(peer) = self.peers.get_slot(slot) else { continue };
             let _ = peer.listed.flush();
             let is_well = match sent {
-                Ok(bytes) => peer.took(bytes, now).is_ok(),
+                Ok(bytes) => peer.finish_write(bytes, now).is_ok(),
                 // No room: the write below finds that too, and notes since when.
                 Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => peer.send(now, &mut None).is_ok(),
                 Err(_) => false,
             };
-            let fate = self.local.flushed(peer, is_well);
-            self.follow(slot, fate, now);
+            let fate = self.state.after_flush(peer, is_well);
+            self.apply_outcome(slot, fate, now);
         }
     }
 }

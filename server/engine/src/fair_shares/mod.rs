@@ -35,7 +35,7 @@ const PIECES: u32 = 16;
 /// Protocol violations of all connections between two sweeps before connections are paused.
 const VIOLATIONS: u32 = 1_000;
 /// Protocol violations that end a connection's turn.
-const VIOLATIONS_OF_TURN: u32 = 8;
+const VIOLATIONS_PER_QUANTUM: u32 = 8;
 /// Refusals for want of memory that pause a connection.
 const REFUSALS: u32 = 4;
 /// Time after which a poll puts idle clients off to the next poll, all but the first: 16 of them
@@ -80,7 +80,7 @@ pub(crate) struct Share {
 
 /// Counts of one turn of a connection.
 #[derive(Debug, Default)]
-pub(crate) struct TurnCounts {
+pub(crate) struct QuantumCounts {
     /// Requests and messages, the incomplete one included.
     pub(crate) handled: usize,
     /// Messages that were no requests.
@@ -91,12 +91,12 @@ pub(crate) struct TurnCounts {
     pub(crate) decided: bool,
 }
 
-impl TurnCounts {
+impl QuantumCounts {
     /// Counts a protocol violation. Whether it ends the turn.
     #[inline]
     pub(crate) fn violate(&mut self) -> bool {
         self.violations += 1;
-        self.violations == VIOLATIONS_OF_TURN
+        self.violations == VIOLATIONS_PER_QUANTUM
     }
 }
 
@@ -134,7 +134,7 @@ impl Share {
     /// A sweep begins new counts. Whether the connection was paused until now. A paused client of
     /// messages has one idle read before its next pause: without it, a request in pieces would
     /// never be whole.
-    pub(crate) fn sweep(&mut self) -> bool {
+    pub(crate) fn reset(&mut self) -> bool {
         self.refusals = 0;
         let was_idle = self.is_paused && self.idle_reads > 0;
         self.idle_reads = if was_idle { IDLE_READS_OF_ONE } else { self.idle_reads.min(1) };
@@ -170,7 +170,7 @@ impl FairShares {
     }
 
     /// A sweep begins new counts.
-    pub(crate) fn sweep(&mut self) {
+    pub(crate) fn reset(&mut self) {
         (self.idle_reads, self.idle_clients, self.violations) = (0, 0, 0);
     }
 
@@ -218,7 +218,7 @@ impl FairShares {
 
     /// Counts a connection's turn, all but its violations. It may pause the connection.
     #[inline]
-    pub(crate) fn end_turn(&mut self, share: &mut Share, turn: &TurnCounts) {
+    pub(crate) fn end_quantum(&mut self, share: &mut Share, turn: &QuantumCounts) {
         share.sends_messages = turn.messages > 0 && !turn.decided;
         if turn.decided {
             share.idle_reads = 0;
@@ -268,7 +268,7 @@ impl FairShares {
     }
 
     /// Whether there is time for a step of a handshake: always, on a quiet core.
-    pub(crate) fn may_shake(&mut self, now: Time) -> bool {
+    pub(crate) fn may_handshake(&mut self, now: Time) -> bool {
         self.is_quiet(now) || self.handshaking.is_there(now)
     }
 

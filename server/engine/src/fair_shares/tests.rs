@@ -3,8 +3,8 @@
 use super::*;
 
 /// A turn of `messages` that brought a request, or did not.
-fn turn(messages: u32, decided: bool) -> TurnCounts {
-    TurnCounts { messages, decided, ..TurnCounts::default() }
+fn quantum(messages: u32, decided: bool) -> QuantumCounts {
+    QuantumCounts { messages, decided, ..QuantumCounts::default() }
 }
 
 /// Reads one byte of a connection that begins no request, as often as it may be read, up to `most`
@@ -15,7 +15,7 @@ fn idle_reads(shares: &mut FairShares, share: &mut Share, most: u32) -> u32 {
             return count;
         }
         shares.count_read(share, 1);
-        shares.end_turn(share, &turn(0, false));
+        shares.end_quantum(share, &quantum(0, false));
     }
     most
 }
@@ -24,8 +24,8 @@ fn idle_reads(shares: &mut FairShares, share: &mut Share, most: u32) -> u32 {
 fn idle_client(shares: &mut FairShares) -> Share {
     let mut share = Share::new();
     idle_reads(shares, &mut share, u32::MAX);
-    shares.sweep();
-    assert!(share.sweep(), "paused until the sweep");
+    shares.reset();
+    assert!(share.reset(), "paused until the sweep");
     share
 }
 
@@ -33,9 +33,9 @@ fn idle_client(shares: &mut FairShares) -> Share {
 fn one_idle_client_has_the_core_s_idle_reads_and_is_paused_beyond_them() {
     let (mut shares, mut share) = (FairShares::new(64), Share::new());
     assert_eq!(idle_reads(&mut shares, &mut share, 5_000), IDLE_READS + 1);
-    shares.sweep();
-    assert!(share.sweep() && !share.is_paused() && share.is_idle());
-    assert!(!share.sweep(), "a sweep tells of a pause once");
+    shares.reset();
+    assert!(share.reset() && !share.is_paused() && share.is_idle());
+    assert!(!share.reset(), "a sweep tells of a pause once");
 }
 
 #[test]
@@ -45,13 +45,13 @@ fn a_paused_client_goes_on_with_one_read_per_sweep_while_the_core_has_none_left(
     for _ in 0..3 {
         idle_reads(&mut shares, &mut other, u32::MAX);
         assert_eq!(idle_reads(&mut shares, &mut share, 100), 1);
-        shares.sweep();
-        share.sweep();
+        shares.reset();
+        share.reset();
         other = Share::new();
     }
     // A request gives it the quota of a client that asks.
     idle_reads(&mut shares, &mut other, u32::MAX);
-    shares.end_turn(&mut share, &turn(0, true));
+    shares.end_quantum(&mut share, &quantum(0, true));
     assert!(!share.is_idle());
     assert!(idle_reads(&mut shares, &mut share, u32::MAX) > PIECES);
 }
@@ -76,7 +76,7 @@ fn a_request_takes_the_idle_reads_before_it_back() {
     let (mut shares, mut share) = (FairShares::new(64), Share::new());
     for _ in 0..3 * IDLE_READS {
         shares.count_read(&mut share, 1);
-        shares.end_turn(&mut share, &turn(3, true));
+        shares.end_quantum(&mut share, &quantum(3, true));
         assert!(!share.is_paused() && !share.is_idle());
     }
     assert_eq!(share.read_bytes(), READ);
@@ -87,15 +87,15 @@ fn long_reads_are_free_and_messages_are_not() {
     let (mut shares, mut share) = (FairShares::new(64), Share::new());
     for _ in 0..2 * IDLE_READS {
         shares.count_read(&mut share, IDLE_READ);
-        shares.end_turn(&mut share, &turn(0, false));
+        shares.end_quantum(&mut share, &quantum(0, false));
     }
     assert!(!share.is_idle() && share.read_bytes() == READ);
-    shares.end_turn(&mut share, &turn(MESSAGES_OF_READ - 1, false));
+    shares.end_quantum(&mut share, &quantum(MESSAGES_OF_READ - 1, false));
     assert!(!share.is_idle(), "fewer than cost as much as a read");
     assert_eq!(share.read_bytes(), READ_OF_MESSAGES);
     for _ in 0..=IDLE_READS {
         assert!(!share.is_paused());
-        shares.end_turn(&mut share, &turn(MESSAGES_OF_READ, false));
+        shares.end_quantum(&mut share, &quantum(MESSAGES_OF_READ, false));
     }
     assert!(share.is_paused());
 }
@@ -122,19 +122,19 @@ fn violations_end_a_turn_and_pause_all_that_go_on() {
     let mut sum = 0;
     while !abusive.iter().any(Share::is_paused) {
         for share in &mut abusive {
-            let mut turn = TurnCounts::default();
+            let mut turn = QuantumCounts::default();
             while !turn.violate() {}
-            assert_eq!(turn.violations, VIOLATIONS_OF_TURN);
-            shares.end_turn(share, &turn);
+            assert_eq!(turn.violations, VIOLATIONS_PER_QUANTUM);
+            shares.end_quantum(share, &turn);
             shares.count_violations(share, turn.violations);
             sum += turn.violations;
         }
     }
-    assert!(sum > VIOLATIONS && sum <= VIOLATIONS + 2 * VIOLATIONS_OF_TURN, "{sum}");
-    shares.end_turn(&mut honest, &turn(0, true));
+    assert!(sum > VIOLATIONS && sum <= VIOLATIONS + 2 * VIOLATIONS_PER_QUANTUM, "{sum}");
+    shares.end_quantum(&mut honest, &quantum(0, true));
     assert!(!honest.is_paused());
-    shares.sweep();
-    abusive[1].sweep();
+    shares.reset();
+    abusive[1].reset();
     shares.count_violations(&mut abusive[1], 1);
     assert!(!abusive[1].is_paused(), "new counts");
 }
@@ -147,7 +147,7 @@ fn refusals_pause_a_connection_that_asks_again_and_again() {
         assert!(!share.is_paused());
         share.refuse();
         assert!(share.is_paused());
-        assert!(share.sweep() && !share.is_idle(), "a refused client is no idle one");
+        assert!(share.reset() && !share.is_idle(), "a refused client is no idle one");
     }
 }
 
@@ -166,7 +166,7 @@ fn handshakes_have_a_sixteenth_of_a_busy_core_and_all_of_a_quiet_one() {
             if answers {
                 shares.note_answer(now);
             }
-            if shares.may_shake(now) {
+            if shares.may_handshake(now) {
                 shares.charge_handshake(now, || step);
                 steps += 1;
                 now += step;
@@ -187,13 +187,13 @@ fn connections_pay_from_both_quotas_while_the_core_is_busy() {
     let mut shares = FairShares::new(64);
     let now = Time::ZERO + Nanos::from_secs(1);
     shares.note_answer(now);
-    assert!(shares.may_connect(now) && shares.may_shake(now));
+    assert!(shares.may_connect(now) && shares.may_handshake(now));
     while shares.may_connect(now) {
         shares.charge_connection(Nanos::from_micros(100), now);
     }
-    assert!(!shares.may_shake(now), "a storm of handshakes pays for its connections");
+    assert!(!shares.may_handshake(now), "a storm of handshakes pays for its connections");
     let later = now + QUIET + Nanos(1);
-    assert!(shares.may_shake(later) && shares.may_connect(later));
+    assert!(shares.may_handshake(later) && shares.may_connect(later));
     while shares.may_connect(later) {
         shares.charge_validation(Nanos::from_micros(100));
     }

@@ -2,7 +2,7 @@
 
 use crate::requests::rows;
 use leeward_http1::{Fault, NO_FIELDS, Request, request, response};
-use leeward_testkit::fuzz::Hunt;
+use leeward_testkit::fuzz::FuzzSearch;
 use std::path::Path;
 
 /// Status that a port gives for `/healthz`, and whether its connection goes on; `None`: the head is
@@ -11,7 +11,7 @@ fn answer(bytes: &[u8]) -> Option<(u16, bool)> {
     let mut fields = NO_FIELDS;
     match request(bytes, &mut fields) {
         Ok(None) => None,
-        Ok(Some(request)) => Some((request.refusal().map_or(200, Fault::status), !request.closes)),
+        Ok(Some(request)) => Some((request.refusal().map_or(200, Fault::status), !request.closes_connection)),
         Err(fault) => Some((fault.status(), false)),
     }
 }
@@ -70,7 +70,7 @@ fn check(head: &[u8], request: &Request<'_, '_>) {
     assert!(of("host").len() <= 1 && lengths.len() + codings.len().min(1) <= 1, "framing in doubt");
     let has_length = lengths.iter().any(|(_, value)| value.iter().any(|digit| *digit != b'0'));
     assert_eq!(request.has_content, has_length || !codings.is_empty());
-    assert!(!request.has_content || request.closes, "content is read as the next request");
+    assert!(!request.has_content || request.closes_connection, "content is read as the next request");
     let mut lines = text.split(|byte| *byte == b'\r');
     assert!(of("host").len() == 1 || lines.next().unwrap().ends_with(b"HTTP/1.0"));
 }
@@ -79,7 +79,7 @@ fn check(head: &[u8], request: &Request<'_, '_>) {
 fn mutants_of_the_rows_are_framed_without_doubt() {
     let rows: Vec<Vec<u8>> = rows().into_iter().map(|(bytes, ..)| bytes).filter(|bytes| bytes.len() < 1_000).collect();
     let findings = Path::new(env!("CARGO_TARGET_TMPDIR"));
-    let hunt = Hunt { name: "http1", findings, iterations: 200_000 };
+    let hunt = FuzzSearch { name: "http1", findings, iterations: 200_000 };
     hunt.run(
         |random| {
             let mut bytes = rows[random.below(rows.len())].clone();

@@ -5,14 +5,14 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use crate::support::{Behaviour, Server};
-use leeward_core::client::{ClientConfig, ClientHalf, ClientParts, Gate, Local, Submit};
+use leeward_core::client::{ClientConfig, ClientHalf, ClientParts, ClientVerdict, Gate, Submission};
 use leeward_core::params::ParamError;
 use leeward_core::registry::Environment;
 use leeward_core::units::{Nanos, Rate, Time};
-use leeward_load::report::Ending;
-use leeward_load::{LoadConfig, LoadError, Plan, Polling, Recording, Schedule, run, run_scaled};
+use leeward_load::report::RunEndReason;
+use leeward_load::{LoadConfig, LoadError, Plan, Polling, RunResults, Schedule, run, run_scaled};
 use leeward_rpc::wire::Regime;
-use leeward_workload::{Arrivals, Segment, Service, Shares, Workload};
+use leeward_workload::{Arrivals, Segment, ServiceTime, Shares, Workload};
 
 /// Makes an algorithm's client sides.
 fn clients(name: &str) -> impl FnMut() -> Result<ClientParts, ParamError> {
@@ -28,7 +28,7 @@ fn open(connections: u32, rate: f64, milliseconds: u64) -> Plan {
         arrivals: Arrivals::Poisson,
         shares: Shares::Equal,
         demand: vec![Segment { from: Nanos::ZERO, rate: Rate(rate) }],
-        service: Service::Exponential(Nanos::from_micros(10)),
+        service: ServiceTime::Exponential(Nanos::from_micros(10)),
     };
     Plan::Open(Schedule::draw(&workload, 1, Nanos::from_millis(milliseconds)).unwrap())
 }
@@ -37,10 +37,10 @@ fn config(server: &Server) -> LoadConfig {
     LoadConfig::new(server.address, Nanos::from_secs(1))
 }
 
-fn go(config: &LoadConfig, plan: &Plan, algorithm: &str) -> Recording {
+fn run_checked(config: &LoadConfig, plan: &Plan, algorithm: &str) -> RunResults {
     let recording = run(config, plan, clients(algorithm), &AtomicBool::new(false), |_| {}).unwrap();
     let report = &recording.report;
-    assert_eq!(report.totals.offered, report.totals.ended(), "{report:#?}");
+    assert_eq!(report.totals.offered, report.totals.total(), "{report:#?}");
     assert_eq!(report.violations, Vec::<String>::new());
     recording
 }
@@ -56,10 +56,10 @@ fn every_request_is_offered_and_counted_once() {
         let server = Server::start(Behaviour { drop_every: 3, fail_every: 5, ..Behaviour::default() });
         let plan = open(20, 5_000.0, 300);
         let window = Some(Nanos::from_millis(50));
-        let report = go(&LoadConfig { polling, window, ..config(&server) }, &plan, "none").report;
+        let report = run_checked(&LoadConfig { polling, window, ..config(&server) }, &plan, "none").report;
         let totals = report.totals;
         assert_eq!(totals.offered, planned(&plan), "nothing is skipped");
-        assert_eq!(report.ending, Ending::Finished);
+        assert_eq!(report.ending, RunEndReason::Finished);
         assert_eq!(totals.completed + totals.dropped + totals.failed, totals.offered);
         assert_eq!(totals.dropped, totals.offered / 3);
         assert_eq!(totals.failed, totals.offered / 5 - totals.offered / 15);
@@ -69,7 +69,7 @@ fn every_request_is_offered_and_counted_once() {
         let Plan::Open(schedule) = &plan else { unreachable!() };
         let asked: u64 = schedule.requests().iter().map(|request| request.service.0).sum();
         assert_eq!(server.service_ns(), asked, "the service times travel as they were drawn");
-        let in_windows: u64 = report.windows.iter().map(|window| window.counts.ended()).sum();
+        let in_windows: u64 = report.windows.iter().map(|window| window.counts.total()).sum();
         assert_eq!(in_windows, totals.offered);
         assert_eq!(report.windows.iter().map(|window| window.latency.count).sum::<u64>(), totals.completed);
         assert_eq!((report.connections.opened, report.connections.lost), (20, 0));
@@ -83,7 +83,7 @@ fn a_stall_shows_in_every_request_that_was_due_in_it() {
     let server = Server::start(Behaviour { stall: Some((200, stall)), ..Behaviour::default() });
     // One connection, so that an answer can't overtake the stall; more room than requests.
     let plan = open(1, 2_000.0, 400);
-    let recording = go(&config(&server), &plan, "none");
+    let recording = run_checked(&config(&server), &plan, "none");
     // 2,000/s: about 100 requests were due in 50 ms, and had to wait half of it on average. A generator that waits for
     // answers before it sends on would see one slow request.
     let latency = recording.latency.histogram();
@@ -144,7 +144,7 @@ fn a_trace_is_replayed_on_a_cpu_of_ones_own() {
     let text: String = (0..300).map(|request| format!("{} {} {}.5\n", request * 100, request % 3, request)).collect();
     let trace = leeward_load::trace::Trace::parse(&text).unwrap();
     let plan = Plan::Open(Schedule::replay(&trace, 1));
-    let report = go(&LoadConfig { cpu: Some(cpu), ..config(&server) }, &plan, "none").report;
+    let report = run_checked(&LoadConfig { cpu: Some(cpu), ..config(&server) }, &plan, "none").report;
     assert_eq!(report.totals.completed, 300);
     assert_eq!(report.connections.opened, 3);
     assert_eq!(server.service_ns(), (0..300).map(|request| request * 1_000 + 500).sum::<u64>());
@@ -158,12 +158,12 @@ fn a_killed_server_ends_everything_at_once() {
     let plan = Plan::Closed {
         connections: 8,
         outstanding: 4,
-        service: Service::Constant(Nanos::from_micros(1)),
+        service: ServiceTime::Constant(Nanos::from_micros(1)),
         seed: 1,
         duration: Nanos::from_secs(3600),
     };
-    let report = go(&config(&server), &plan, "none").report;
-    assert_eq!(report.ending, Ending::Disconnected);
+    let report = run_checked(&config(&server), &plan, "none").report;
+    assert_eq!(report.ending, RunEndReason::Disconnected);
     assert_eq!(report.connections.lost, 8);
     assert!(report.totals.disconnected > 0 && report.totals.completed > 0, "{:?}", report.totals);
     assert_eq!(report.totals.unfinished, 0);
@@ -175,8 +175,8 @@ fn a_server_that_never_answers_leaves_unfinished_requests() {
         let server = Server::start(Behaviour { mute: true, ..Behaviour::default() });
         let plan = open(4, 500.0, 100);
         let config = LoadConfig { drain: Nanos::from_millis(30), timeout, ..config(&server) };
-        let report = go(&config, &plan, "none").report;
-        assert_eq!(report.ending, Ending::Drained);
+        let report = run_checked(&config, &plan, "none").report;
+        assert_eq!(report.ending, RunEndReason::Drained);
         let totals = report.totals;
         assert_eq!(if unfinished { totals.unfinished } else { totals.timed_out }, planned(&plan), "{totals:?}");
     }
@@ -193,9 +193,9 @@ fn a_stopped_run_still_balances() {
         }
     };
     let report = run(&config(&server), &plan, clients("none"), &stop, after_some).unwrap().report;
-    assert_eq!(report.ending, Ending::Stopped);
+    assert_eq!(report.ending, RunEndReason::Stopped);
     assert!(report.totals.offered < report.planned);
-    assert_eq!(report.totals.ended(), report.totals.offered);
+    assert_eq!(report.totals.total(), report.totals.offered);
     // Rates are over the time that there was, not over the 20 s that were planned.
     assert!(report.duration_ns < 20_000_000_000, "{}", report.duration_ns);
     let seconds = report.duration_ns as f64 / 1e9;
@@ -246,12 +246,12 @@ fn a_closed_loop_keeps_its_requests_under_way() {
     let plan = Plan::Closed {
         connections: 4,
         outstanding: 8,
-        service: Service::Constant(Nanos::from_micros(1)),
+        service: ServiceTime::Constant(Nanos::from_micros(1)),
         seed: 1,
         duration: Nanos::from_millis(200),
     };
-    let report = go(&config(&server), &plan, "none").report;
-    assert_eq!(report.ending, Ending::Finished);
+    let report = run_checked(&config(&server), &plan, "none").report;
+    assert_eq!(report.ending, RunEndReason::Finished);
     assert!(report.totals.completed > 32, "{:?}", report.totals);
     assert!(report.throughput_per_s > 0.0);
 }
@@ -261,15 +261,16 @@ fn a_closed_loop_has_as_many_under_way_as_it_says_and_payloads_of_any_length() {
     for (outstanding, payload) in [(1, 8), (3, 64), (40, 8), (40, 5_000)] {
         // One that answers nothing: what it has been asked is what is under way.
         let server = Server::start(Behaviour { mute: true, ..Behaviour::default() });
-        let service = Service::Constant(Nanos::from_micros(1));
+        let service = ServiceTime::Constant(Nanos::from_micros(1));
         let plan = Plan::Closed { connections: 3, outstanding, service, seed: 1, duration: Nanos::from_millis(200) };
         let config = LoadConfig { payload, drain: Nanos::from_millis(200), ..config(&server) };
-        let totals = go(&config, &plan, "none").report.totals;
+        let totals = run_checked(&config, &plan, "none").report.totals;
         assert_eq!(totals.offered, u64::from(3 * outstanding), "{outstanding} of {payload} bytes");
         assert_eq!(server.calls(), totals.offered, "{outstanding} of {payload} bytes");
     }
     let server = Server::start(Behaviour::default());
-    let report = go(&LoadConfig { payload: 2_000_000, ..config(&server) }, &open(2, 1_000.0, 50), "none").report;
+    let report =
+        run_checked(&LoadConfig { payload: 2_000_000, ..config(&server) }, &open(2, 1_000.0, 50), "none").report;
     assert!(report.totals.too_long > 0);
     assert_eq!((report.totals.too_long, server.calls()), (report.totals.offered, 0), "more than a server takes");
 }
@@ -277,7 +278,7 @@ fn a_closed_loop_has_as_many_under_way_as_it_says_and_payloads_of_any_length() {
 #[test]
 fn a_multiple_of_the_capacity_is_offered_over_the_connections_that_measured_it() {
     let server = Server::start(Behaviour { drop_every: 9, ..Behaviour::default() });
-    let service = Service::Constant(Nanos::from_micros(1));
+    let service = ServiceTime::Constant(Nanos::from_micros(1));
     let closed = Plan::Closed { connections: 4, outstanding: 2, service, seed: 1, duration: Nanos::from_millis(200) };
     let mut found = 0.0;
     let schedule = |capacity: Rate| {
@@ -287,19 +288,19 @@ fn a_multiple_of_the_capacity_is_offered_over_the_connections_that_measured_it()
     };
     let config = LoadConfig { warmup: Nanos::from_millis(150), ..config(&server) };
     let scaled = run_scaled(&config, &closed, 2, schedule, clients("none"), &AtomicBool::new(false), |_| {}).unwrap();
-    let (measured, report) = (&scaled.measured, &scaled.recording.report);
+    let (measured, report) = (&scaled.measured, &scaled.results.report);
     assert!(found > 0.0 && found == measured.throughput_per_s);
     assert_eq!((measured.warmup_ns, report.warmup_ns), (50_000_000, 150_000_000), "each has a warm-up of its own");
-    assert_eq!((measured.ending, report.ending), (Ending::Finished, Ending::Finished));
+    assert_eq!((measured.ending, report.ending), (RunEndReason::Finished, RunEndReason::Finished));
     assert_eq!(report.totals.offered, report.planned, "the books of the two are apart");
-    assert_eq!(measured.totals.ended() + report.totals.ended(), server.calls());
+    assert_eq!(measured.totals.total() + report.totals.total(), server.calls());
     assert_eq!((report.connections.opened, report.connections.lost), (4, 0));
     assert_eq!(server.connections(), 4, "and no other");
 }
 
 #[test]
 fn what_can_not_be_measured_is_said() {
-    let service = Service::Constant(Nanos::from_micros(1));
+    let service = ServiceTime::Constant(Nanos::from_micros(1));
     let closed = Plan::Closed { connections: 2, outstanding: 1, service, seed: 1, duration: Nanos::from_millis(100) };
     let never = AtomicBool::new(false);
     let refuse = |behaviour| {
@@ -322,11 +323,11 @@ fn a_closed_loop_does_not_displace_its_own_requests() {
     let plan = Plan::Closed {
         connections: 2,
         outstanding: 100,
-        service: Service::Constant(Nanos::from_micros(1)),
+        service: ServiceTime::Constant(Nanos::from_micros(1)),
         seed: 1,
         duration: Nanos::from_millis(100),
     };
-    let totals = go(&config(&server), &plan, "none").report.totals;
+    let totals = run_checked(&config(&server), &plan, "none").report.totals;
     assert_eq!((totals.overflowed, totals.completed), (0, totals.offered));
 }
 
@@ -336,7 +337,7 @@ fn a_closed_loop_waits_for_its_credits() {
     let plan = Plan::Closed {
         connections: 2,
         outstanding: 50,
-        service: Service::Constant(Nanos::from_micros(1)),
+        service: ServiceTime::Constant(Nanos::from_micros(1)),
         seed: 1,
         duration: Nanos::from_millis(100),
     };
@@ -351,12 +352,12 @@ fn a_closed_loop_waits_for_its_credits() {
 }
 
 /// Ends every second request at the client.
-struct Throttles(bool);
+struct ThrottlingHalf(bool);
 
-impl ClientHalf for Throttles {
-    fn submit(&mut self, _: &Submit) -> Local {
+impl ClientHalf for ThrottlingHalf {
+    fn submit(&mut self, _: &Submission) -> ClientVerdict {
         self.0 = !self.0;
-        if self.0 { Local::Drop } else { Local::Accept }
+        if self.0 { ClientVerdict::Reject } else { ClientVerdict::Accept }
     }
 
     fn gate(&mut self, _: Time, _: u32) -> Gate {
@@ -370,11 +371,11 @@ fn a_client_of_a_closed_loop_rests_after_an_end_of_its_own() {
     let plan = Plan::Closed {
         connections: 3,
         outstanding: 1,
-        service: Service::Constant(Nanos::from_micros(1)),
+        service: ServiceTime::Constant(Nanos::from_micros(1)),
         seed: 1,
         duration: Nanos::from_millis(100),
     };
-    let parts = || Ok(ClientParts { half: Box::new(Throttles(false)), config: ClientConfig::default() });
+    let parts = || Ok(ClientParts { half: Box::new(ThrottlingHalf(false)), config: ClientConfig::default() });
     let totals = run(&config(&server), &plan, parts, &AtomicBool::new(false), |_| {}).unwrap().report.totals;
     assert!(totals.throttled <= 3 * 11 && totals.completed >= 3, "a rest is 10 ms: {totals:?}");
 }
@@ -383,7 +384,7 @@ fn a_client_of_a_closed_loop_rests_after_an_end_of_its_own() {
 fn a_thousand_connections() {
     let server = Server::start(Behaviour::default());
     let plan = open(1_000, 5_000.0, 200);
-    let report = go(&config(&server), &plan, "none").report;
+    let report = run_checked(&config(&server), &plan, "none").report;
     assert_eq!(report.connections.opened, 1_000);
     assert_eq!(report.totals.completed, planned(&plan));
 }
@@ -414,7 +415,7 @@ fn what_keeps_a_run_from_beginning_is_said() {
 #[test]
 fn the_report_is_json() {
     let server = Server::start(Behaviour::default());
-    let recording = go(&config(&server), &open(2, 1_000.0, 50), "none");
+    let recording = run_checked(&config(&server), &open(2, 1_000.0, 50), "none");
     let mut json = Vec::new();
     leeward_load::output::write_json(&recording.report, &mut json).unwrap();
     let value: serde_json::Value = serde_json::from_slice(&json).unwrap();

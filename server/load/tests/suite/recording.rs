@@ -1,13 +1,13 @@
 //! A real server under load, recorded: replayed, its controller decides the same. No time is asserted.
 
-use leeward_core::params::{Params, Raw};
+use leeward_core::params::{Params, RawParam};
 use leeward_core::registry::Environment;
 use leeward_core::units::{Nanos, Rate};
 use leeward_load::{LoadConfig, Plan, Schedule, run};
-use leeward_recording::{Counts, EndReason, Item, Reader, Replayer};
-use leeward_rpc::server::{Failed, Recorded, Recording, Request, Server, ServerError};
-use leeward_runtime::Idle;
-use leeward_workload::{Arrivals, Segment, Service, Shares, Workload};
+use leeward_recording::{EndReason, Item, Reader, ReplayCounts, Replayer};
+use leeward_rpc::server::{HandlerError, Recording, RecordingSummary, Request, Server, ServerError};
+use leeward_runtime::IdlePolicy;
+use leeward_workload::{Arrivals, Segment, ServiceTime, Shares, Workload};
 use std::io::{self, Write};
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex};
@@ -30,7 +30,8 @@ fn params(name: &str) -> Params {
     let registry = leeward_controllers::builtin();
     let algorithm = registry.find(name).unwrap();
     // A target within reach of a busy test machine, so that the pool goes both ways.
-    let pairs: &[(&str, Raw)] = if name == "breakwater" { &[("target", Raw::Text("100us".into()))] } else { &[] };
+    let pairs: &[(&str, RawParam)] =
+        if name == "breakwater" { &[("target", RawParam::Text("100us".into()))] } else { &[] };
     algorithm.params(pairs).unwrap()
 }
 
@@ -38,13 +39,19 @@ const RTT: Nanos = Nanos::from_micros(50);
 const SLO: Nanos = Nanos::from_millis(1);
 
 /// Loads a recorded server; `during` looks on before it stops.
-fn served(name: &str, cores: usize, recording: &Recording, during: impl FnOnce(&Server)) -> u64 {
-    served_with(name, params(name), cores, recording, during)
+fn run_recorded(name: &str, cores: usize, recording: &Recording, during: impl FnOnce(&Server)) -> u64 {
+    run_recorded_with(name, params(name), cores, recording, during)
 }
 
-fn served_with(name: &str, params: Params, cores: usize, recording: &Recording, during: impl FnOnce(&Server)) -> u64 {
+fn run_recorded_with(
+    name: &str,
+    params: Params,
+    cores: usize,
+    recording: &Recording,
+    during: impl FnOnce(&Server),
+) -> u64 {
     let algorithm = leeward_controllers::builtin().find(name).unwrap().clone();
-    let busy = |_: &Request<'_>, reply: &mut Vec<u8>| -> Result<(), Failed> {
+    let busy = |_: &Request<'_>, reply: &mut Vec<u8>| -> Result<(), HandlerError> {
         let until = Instant::now() + Duration::from_micros(20);
         while Instant::now() < until {}
         reply.push(1);
@@ -54,7 +61,7 @@ fn served_with(name: &str, params: Params, cores: usize, recording: &Recording, 
         .admission(&algorithm, params.clone())
         .objective(RTT, SLO)
         .cores(cores)
-        .idle(Idle::Block)
+        .idle(IdlePolicy::Block)
         .record(recording)
         .start("127.0.0.1:0", busy)
         .unwrap();
@@ -63,7 +70,7 @@ fn served_with(name: &str, params: Params, cores: usize, recording: &Recording, 
         arrivals: Arrivals::Poisson,
         shares: Shares::Equal,
         demand: vec![Segment { from: Nanos::ZERO, rate: Rate(20_000.0) }],
-        service: Service::Constant(Nanos::from_micros(20)),
+        service: ServiceTime::Constant(Nanos::from_micros(20)),
     };
     let plan = Plan::Open(Schedule::draw(&workload, 7, Nanos::from_millis(300)).unwrap());
     let environment = Environment::new(1, RTT, SLO);
@@ -76,11 +83,13 @@ fn served_with(name: &str, params: Params, cores: usize, recording: &Recording, 
     received
 }
 
-fn replay(bytes: &[u8]) -> Counts {
+fn replay(bytes: &[u8]) -> ReplayCounts {
     let mut replayer = None;
     for item in Reader::items(bytes) {
         match item.unwrap() {
-            Item::Header(header) => replayer = Some(Replayer::same(&header, &leeward_controllers::builtin()).unwrap()),
+            Item::Header(header) => {
+                replayer = Some(Replayer::from_header(&header, &leeward_controllers::builtin()).unwrap())
+            }
             Item::Entry(entry) => replayer.as_mut().unwrap().step(&entry).unwrap(),
             Item::End(_) => {}
         }
@@ -96,15 +105,15 @@ fn a_real_run_replays_to_the_same_decisions() {
         for cores in [1, 2] {
             let file = File::default();
             let recording = Recording::to(file.clone()).unwrap();
-            let received = served(name, cores, &recording, |_| assert!(recording.is_recording()));
-            let Recorded { end, bytes } = recording.finish().unwrap().unwrap();
+            let received = run_recorded(name, cores, &recording, |_| assert!(recording.is_recording()));
+            let RecordingSummary { end, bytes } = recording.finish().unwrap().unwrap();
             let written = file.0.lock().unwrap();
             assert_eq!((end.reason, bytes), (EndReason::Complete, written.len() as u64));
             let counts = replay(&written);
             assert_eq!(counts.requests, received, "{name} on {cores} cores");
             assert_eq!((counts.entries, counts.opened, counts.closed), (end.entries, 30, 30));
-            assert!(received > 0 && counts.ticks > 0 && counts.turns > 0, "{name}: {counts:?}");
-            assert!(counts.turns + counts.rejected_then <= received, "{name}: {counts:?}");
+            assert!(received > 0 && counts.ticks > 0 && counts.dequeues > 0, "{name}: {counts:?}");
+            assert!(counts.dequeues + counts.rejected_recorded <= received, "{name}: {counts:?}");
             assert!(recording.finish().unwrap().is_none(), "it was ended before");
         }
     }
@@ -115,14 +124,14 @@ fn a_real_run_replays_to_the_same_decisions() {
 fn late_rejections_of_a_real_run_replay() {
     // Credit schemes reject late ones of an overload alone.
     let edge = leeward_controllers::builtin().find("edge").unwrap().clone();
-    let late = edge.params(&[("lateness", Raw::Text("1ns".into()))]).unwrap();
+    let late = edge.params(&[("lateness", RawParam::Text("1ns".into()))]).unwrap();
     let file = File::default();
     let recording = Recording::to(file.clone()).unwrap();
-    let received = served_with("edge", late, 2, &recording, |_| {});
+    let received = run_recorded_with("edge", late, 2, &recording, |_| {});
     recording.finish().unwrap().unwrap();
     let counts = replay(&file.0.lock().unwrap());
-    assert!(counts.turns > 0 && counts.turns <= received, "{counts:?}");
-    assert_eq!((counts.late_then, counts.late_now), (counts.turns, counts.turns));
+    assert!(counts.dequeues > 0 && counts.dequeues <= received, "{counts:?}");
+    assert_eq!((counts.late_recorded, counts.late_replayed), (counts.dequeues, counts.dequeues));
 }
 
 #[test]
@@ -130,15 +139,15 @@ fn a_recording_may_end_before_its_server() {
     let file = File::default();
     let recording = Recording::to(file.clone()).unwrap();
     let mut recorded = None;
-    served("breakwater", 2, &recording, |_| recorded = recording.finish().unwrap());
+    run_recorded("breakwater", 2, &recording, |_| recorded = recording.finish().unwrap());
     let counts = replay(&file.0.lock().unwrap());
     assert_eq!(counts.entries, recorded.unwrap().end.entries);
 }
 
 /// A disk that hangs until it is let go, and one that is full.
-struct Stuck(Arc<Mutex<()>>, File);
+struct BlockedDisk(Arc<Mutex<()>>, File);
 
-impl Write for Stuck {
+impl Write for BlockedDisk {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         drop(self.0.lock());
         self.1.write(bytes)
@@ -148,9 +157,9 @@ impl Write for Stuck {
     }
 }
 
-struct Broken;
+struct FullDisk;
 
-impl Write for Broken {
+impl Write for FullDisk {
     fn write(&mut self, _: &[u8]) -> io::Result<usize> {
         Err(io::ErrorKind::StorageFull.into())
     }
@@ -162,9 +171,9 @@ impl Write for Broken {
 #[test]
 fn a_slow_disk_does_not_hold_up_the_server() {
     let (hold, file) = (Arc::new(Mutex::new(())), File::default());
-    let recording = Recording::to(Stuck(Arc::clone(&hold), file.clone())).unwrap();
+    let recording = Recording::to(BlockedDisk(Arc::clone(&hold), file.clone())).unwrap();
     let held = hold.lock().unwrap();
-    let received = served("breakwater", 2, &recording, |_| {});
+    let received = run_recorded("breakwater", 2, &recording, |_| {});
     assert!(received > 0, "it serves");
     drop(held);
     recording.finish().unwrap().unwrap();
@@ -173,8 +182,8 @@ fn a_slow_disk_does_not_hold_up_the_server() {
 
 #[test]
 fn a_full_disk_is_said_at_the_end() {
-    let recording = Recording::to(Broken).unwrap();
-    let received = served("breakwater", 1, &recording, |_| assert!(!recording.is_recording()));
+    let recording = Recording::to(FullDisk).unwrap();
+    let received = run_recorded("breakwater", 1, &recording, |_| assert!(!recording.is_recording()));
     assert!(received > 0, "it serves");
     assert_eq!(recording.finish().unwrap_err().kind(), io::ErrorKind::StorageFull);
 }
@@ -183,11 +192,11 @@ fn a_full_disk_is_said_at_the_end() {
 fn a_recording_is_of_one_server() {
     let recording = Recording::to(File::default()).unwrap();
     let start = || {
-        let reply = |_: &Request<'_>, _: &mut Vec<u8>| -> Result<(), Failed> { Ok(()) };
-        Server::builder().idle(Idle::Block).record(&recording).start("127.0.0.1:0", reply)
+        let reply = |_: &Request<'_>, _: &mut Vec<u8>| -> Result<(), HandlerError> { Ok(()) };
+        Server::builder().idle(IdlePolicy::Block).record(&recording).start("127.0.0.1:0", reply)
     };
     let first = start().unwrap();
-    assert!(matches!(start(), Err(ServerError::Recorded)));
+    assert!(matches!(start(), Err(ServerError::RecordingUsed)));
     first.stop().unwrap();
     assert_eq!(recording.finish().unwrap().unwrap().end.reason, EndReason::Complete);
     assert!(Recording::to(File::default()).unwrap().finish().unwrap().is_none(), "no server, no recording");

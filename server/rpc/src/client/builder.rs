@@ -19,9 +19,9 @@ use super::driver::{self, Driver};
 use super::encryption::Encryption;
 use super::handle::Client;
 use super::inbox::Inbox;
-use super::polled::Polled;
+use super::polled_client::PolledClient;
 use super::settings::{Replica, Settings};
-use super::shared::Shared;
+use super::shared::SharedState;
 use crate::wire::PayloadLimit;
 
 /// The most replicas, and the most connections to each.
@@ -66,7 +66,7 @@ pub enum BuildError {
 
 /// A replica as its address was given.
 #[derive(Clone, Debug)]
-struct Named {
+struct ReplicaAddress {
     transport: Transport,
     is_fallback: bool,
     address: String,
@@ -76,7 +76,7 @@ struct Named {
 #[derive(Clone, Debug)]
 #[must_use]
 pub struct Builder {
-    replicas: Vec<Named>,
+    replicas: Vec<ReplicaAddress>,
     payload_max: PayloadLimit,
     timeout: Nanos,
     seed: Option<u64>,
@@ -112,7 +112,7 @@ impl Builder {
                 connections: 1,
                 payload_max: PayloadLimit::DEFAULT,
                 datagram: DatagramSize::DEFAULT,
-                patience: Nanos::from_secs(1),
+                connection_wait: Nanos::from_secs(1),
                 connect_timeout: Nanos::from_secs(3),
                 backoff: (Nanos::from_millis(10), Nanos::from_secs(2)),
                 keep_alive: (Nanos::from_secs(15), Nanos::from_secs(10)),
@@ -141,7 +141,7 @@ impl Builder {
     }
 
     fn add(mut self, transport: Transport, is_fallback: bool, address: String) -> Self {
-        self.replicas.push(Named { transport, is_fallback, address });
+        self.replicas.push(ReplicaAddress { transport, is_fallback, address });
         self
     }
 
@@ -214,8 +214,8 @@ impl Builder {
 
     /// How long a call may wait for a connection while there is none. Default: 1 s. Not the expiry, because that is about
     /// overload and may be shorter than a handshake.
-    pub fn patience(mut self, patience: Nanos) -> Self {
-        self.settings.patience = patience;
+    pub fn connection_wait(mut self, patience: Nanos) -> Self {
+        self.settings.connection_wait = patience;
         self
     }
 
@@ -280,12 +280,12 @@ impl Builder {
     ///
     /// # Errors
     /// See [`BuildError`].
-    pub fn build_polled(self) -> Result<(Client, Polled), BuildError> {
+    pub fn build_polled(self) -> Result<(Client, PolledClient), BuildError> {
         let (client, driver, shared) = self.assemble()?;
-        Ok((client, Polled::new(driver, &shared)))
+        Ok((client, PolledClient::new(driver, &shared)))
     }
 
-    fn assemble(self) -> Result<(Client, Driver, Arc<Shared>), BuildError> {
+    fn assemble(self) -> Result<(Client, Driver, Arc<SharedState>), BuildError> {
         let Builder { replicas, payload_max, timeout, seed, mut settings, .. } = self;
         if replicas.is_empty() || replicas.len() > REPLICAS_MAX {
             return Err(BuildError::Replicas { count: replicas.len() });
@@ -302,7 +302,7 @@ impl Builder {
         let poll = Poll::new()?;
         let waker = mio::Waker::new(poll.registry(), driver::WAKER)?;
         let (inbox, counters, clock) = (Inbox::new(limit, waker), Counters::default(), Clock::start());
-        let shared = Arc::new(Shared { inbox, counters, clock });
+        let shared = Arc::new(SharedState { inbox, counters, clock });
         // Clients that begin alike would reconnect in step.
         let seed = seed.unwrap_or_else(|| RandomState::new().build_hasher().finish());
         let driver = Driver::new(settings, config, poll, Arc::clone(&shared), seed)?;
@@ -311,8 +311,8 @@ impl Builder {
     }
 }
 
-fn resolve(named: &Named) -> Result<Replica, BuildError> {
-    let Named { transport, is_fallback, address } = named;
+fn resolve(named: &ReplicaAddress) -> Result<Replica, BuildError> {
+    let ReplicaAddress { transport, is_fallback, address } = named;
     let shown = || address.chars().take(100).collect();
     let addresses =
         crate::address::resolve(address).map_err(|source| BuildError::Address { address: shown(), source })?;

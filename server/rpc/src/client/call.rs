@@ -10,7 +10,7 @@ pub struct CallOptions {
     pub(super) priority: Option<Priority>,
     pub(super) budget: Option<Nanos>,
     pub(super) timeout: Option<Nanos>,
-    pub(super) by_stream: bool,
+    pub(super) over_tcp: bool,
 }
 
 impl CallOptions {
@@ -35,8 +35,8 @@ impl CallOptions {
 
     /// Goes over TCP, where the client has a replica or a fallback of that kind: for a result that does not fit a datagram.
     #[must_use]
-    pub fn by_stream(mut self) -> Self {
-        self.by_stream = true;
+    pub fn over_tcp(mut self) -> Self {
+        self.over_tcp = true;
         self
     }
 

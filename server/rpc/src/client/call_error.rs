@@ -2,7 +2,7 @@
 
 use leeward_core::units::Nanos;
 
-use crate::wire::{DropReason, PayloadLimit};
+use crate::wire::{PayloadLimit, RejectCode};
 
 /// Whether a call that has no result may have had an effect all the same.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -18,10 +18,10 @@ pub enum Effect {
 #[non_exhaustive]
 pub enum CallError {
     /// The server rejected it: overload, most of the time. Send less, or elsewhere.
-    #[error("rejected by the server after {waited}: {reason:?}{}{}", what(.message), hint(.retry_after))]
+    #[error("rejected by the server after {waited}: {reason:?}{}{}", message_suffix(.message), hint(.retry_after))]
     Rejected {
         /// The server's reason.
-        reason: DropReason,
+        reason: RejectCode,
         /// Details for people: the lock's name for [`DropReason::Lock`]; empty most of the time.
         message: String,
         /// How long the server asks this client to send nothing, if it does.
@@ -97,7 +97,7 @@ pub enum CallError {
     },
 }
 
-fn what(message: &str) -> String {
+fn message_suffix(message: &str) -> String {
     if message.is_empty() { String::new() } else { format!(" ({message})") }
 }
 
@@ -151,14 +151,14 @@ impl CallError {
 }
 
 /// Effect of a dropped call by docs/protocol.md: begun, or not.
-pub(super) fn effect_of(reason: DropReason) -> Effect {
+pub(super) fn effect_of(reason: RejectCode) -> Effect {
     match reason {
-        DropReason::Delay
-        | DropReason::Priority
-        | DropReason::Concurrency
-        | DropReason::NoCredit
-        | DropReason::ShuttingDown => Effect::Excluded,
-        DropReason::Lock | DropReason::Cancelled | DropReason::Other => Effect::Possible,
+        RejectCode::Delay
+        | RejectCode::Priority
+        | RejectCode::Concurrency
+        | RejectCode::NoCredit
+        | RejectCode::ShuttingDown => Effect::Excluded,
+        RejectCode::Lock | RejectCode::Cancelled | RejectCode::Other => Effect::Possible,
     }
 }
 
@@ -172,7 +172,7 @@ mod tests {
         for (error, text) in [
             (
                 CallError::Rejected {
-                    reason: DropReason::Delay,
+                    reason: RejectCode::Delay,
                     message: String::new(),
                     retry_after: Some(Nanos::from_millis(2)),
                     waited,
@@ -180,7 +180,7 @@ mod tests {
                 "rejected by the server after 120us: Delay, retry after 2ms",
             ),
             (
-                CallError::Rejected { reason: DropReason::Lock, message: "accounts".into(), retry_after: None, waited },
+                CallError::Rejected { reason: RejectCode::Lock, message: "accounts".into(), retry_after: None, waited },
                 "rejected by the server after 120us: Lock (accounts)",
             ),
             (CallError::Expired { waited }, "not sent: expired after 120us at the client"),
@@ -205,8 +205,8 @@ mod tests {
     fn only_what_was_not_begun_is_safe_to_repeat() {
         let rejected =
             |reason| CallError::Rejected { reason, message: String::new(), retry_after: None, waited: Nanos::ZERO };
-        assert_eq!(rejected(DropReason::Delay).effect(), Effect::Excluded);
-        assert_eq!(rejected(DropReason::Lock).effect(), Effect::Possible);
+        assert_eq!(rejected(RejectCode::Delay).effect(), Effect::Excluded);
+        assert_eq!(rejected(RejectCode::Lock).effect(), Effect::Possible);
         assert_eq!(CallError::Protocol { violation: String::new() }.effect(), Effect::Possible);
     }
 }

@@ -8,10 +8,10 @@ use super::call_error::CallError;
 macro_rules! counters {
     ($($(#[$doc:meta])* $name:ident,)+) => {
         /// Calls so far, by how they ended, and what was done for them. All but `calls`, `retries` and `connects` are
-        /// ends: `calls` less their sum ([`Counts::ended`]) is under way.
+        /// ends: `calls` less their sum ([`ClientCounts::ended`]) is under way.
         #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
         #[non_exhaustive]
-        pub struct Counts {
+        pub struct ClientCounts {
             $($(#[$doc])* pub $name: u64,)+
         }
 
@@ -23,9 +23,9 @@ macro_rules! counters {
         }
 
         impl Counters {
-            pub(super) fn counts(&self) -> Counts {
+            pub(super) fn counts(&self) -> ClientCounts {
                 // Ends before calls: a call that ends meanwhile is never an end too many.
-                Counts { $($name: self.$name.load(Ordering::Acquire),)+ }
+                ClientCounts { $($name: self.$name.load(Ordering::Acquire),)+ }
             }
         }
     };
@@ -64,7 +64,7 @@ counters! {
     connects,
 }
 
-impl Counts {
+impl ClientCounts {
     /// Calls that have ended.
     pub fn ended(&self) -> u64 {
         self.completed
@@ -82,22 +82,22 @@ impl Counts {
     }
 }
 
-/// Counts an event.
+/// ClientCounts an event.
 pub(super) fn count(counter: &AtomicU64) {
     counter.fetch_add(1, Ordering::AcqRel);
 }
 
 impl Counters {
-    /// Counts an end.
-    pub(super) fn end(&self, outcome: &Outcome) {
+    /// ClientCounts an end.
+    pub(super) fn record_outcome(&self, outcome: &Outcome) {
         match outcome {
             Ok(_) => count(&self.completed),
-            Err(error) => self.end_with(error),
+            Err(error) => self.record_error(error),
         }
     }
 
-    /// Counts an end without a result.
-    pub(super) fn end_with(&self, error: &CallError) {
+    /// ClientCounts an end without a result.
+    pub(super) fn record_error(&self, error: &CallError) {
         count(match error {
             CallError::Rejected { .. } => &self.rejected,
             CallError::Throttled => &self.throttled,

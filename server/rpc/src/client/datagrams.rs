@@ -2,7 +2,7 @@
 
 use leeward_core::units::{Nanos, Time};
 use leeward_datagram::DatagramSize;
-use leeward_datagram::client::{Counts, Link, Lost};
+use leeward_datagram::client::{Link, LinkCounts, LinkError};
 use std::io::{self, ErrorKind};
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
@@ -24,7 +24,7 @@ pub struct DatagramStream {
     address: SocketAddr,
     link: Link,
     buffer: Box<[u8]>,
-    lost: Option<Lost>,
+    lost: Option<LinkError>,
 }
 
 impl DatagramStream {
@@ -63,7 +63,7 @@ impl DatagramStream {
                     into.copy_from_slice(frame);
                     return Ok(frame.len());
                 }
-                Ok(None) => self.go_on(now)?,
+                Ok(None) => self.continue_handshake(now)?,
                 Err(lost) => self.lost = Some(lost),
             }
         }
@@ -71,7 +71,7 @@ impl DatagramStream {
     }
 
     /// Goes on with the handshake, if that is where it is.
-    fn go_on(&mut self, now: Time) -> io::Result<()> {
+    fn continue_handshake(&mut self, now: Time) -> io::Result<()> {
         if let Some(port) = self.link.take_port() {
             self.address.set_port(port);
             self.socket.connect(self.address)?;
@@ -95,7 +95,7 @@ impl DatagramStream {
     /// Ends a turn: tells the server that its words have come, unless something that was written has done so.
     pub fn finish(&mut self) {
         let DatagramStream { socket, link, .. } = self;
-        link.finish(&mut |datagram: &[u8]| send(socket, datagram));
+        link.flush(&mut |datagram: &[u8]| send(socket, datagram));
     }
 
     /// Sends what is due; a spurious call does nothing. A server that is gone ends the stream: [`DatagramStream::read`] says so.
@@ -112,17 +112,17 @@ impl DatagramStream {
     }
 
     /// Why the stream is at its end, if it is.
-    pub fn lost(&self) -> Option<Lost> {
+    pub fn lost(&self) -> Option<LinkError> {
         self.lost
     }
 
     /// Calls that may be under way: fewer after a loss.
-    pub fn bound(&self) -> u32 {
-        self.link.bound()
+    pub fn congestion_window(&self) -> u32 {
+        self.link.congestion_window()
     }
 
     /// Datagrams that were sent again, and those that came again.
-    pub fn counts(&self) -> Counts {
+    pub fn counts(&self) -> LinkCounts {
         self.link.counts()
     }
 
@@ -136,7 +136,7 @@ impl Drop for DatagramStream {
     /// Tells the server, as closing a stream would.
     fn drop(&mut self) {
         let DatagramStream { socket, link, .. } = self;
-        link.leave(&mut |datagram: &[u8]| send(socket, datagram));
+        link.close(&mut |datagram: &[u8]| send(socket, datagram));
     }
 }
 

@@ -9,10 +9,10 @@ use leeward_core::units::Nanos;
 
 use super::call::{CallOptions, Response};
 use super::call_error::{CallError, Effect};
-use super::counters::{Counts, count};
-use super::inbox::{Mode, Refused};
+use super::counters::{ClientCounts, count};
+use super::inbox::{InboxMode, SubmitError};
 use super::response_future::ResponseFuture;
-use super::shared::{Command, NewCall, Shared};
+use super::shared::{Command, NewCall, SharedState};
 use crate::wire::{Method, PayloadLimit};
 
 /// Calls procedures at one or more replicas of a server, under the client half of an admission controller. Cheap to
@@ -64,13 +64,13 @@ pub struct Client {
 
 /// Handle that the clones of a client share. Its drop is the client's end.
 struct Handle {
-    shared: Arc<Shared>,
+    shared: Arc<SharedState>,
     timeout: Nanos,
     payload_max: PayloadLimit,
 }
 
 impl Client {
-    pub(super) fn new(shared: Arc<Shared>, timeout: Nanos, payload_max: PayloadLimit) -> Self {
+    pub(super) fn new(shared: Arc<SharedState>, timeout: Nanos, payload_max: PayloadLimit) -> Self {
         Client { handle: Arc::new(Handle { shared, timeout, payload_max }) }
     }
 
@@ -93,22 +93,22 @@ impl Client {
         count(&shared.counters.calls);
         let limit = self.handle.payload_max;
         if payload.len() > limit.bytes() as usize {
-            return self.refuse(CallError::TooLarge { length: payload.len(), limit });
+            return self.reject(CallError::TooLarge { length: payload.len(), limit });
         }
         let made = shared.clock.now();
         let deadline = made + options.timeout.unwrap_or(self.handle.timeout);
         let (answer, receiver) = oneshot::channel();
         let call = Box::new(NewCall { method, payload, options, made, deadline, answer });
-        match shared.inbox.call(|number| Command::Call { number, call }) {
+        match shared.inbox.submit(|number| Command::Call { number, call }) {
             Ok(number) => ResponseFuture::new(number, receiver, Arc::clone(shared)),
-            Err(Refused::Full) => self.refuse(CallError::QueueFull { waited: Nanos::ZERO }),
-            Err(Refused::Over) => self.refuse(CallError::ShutDown { effect: Effect::Excluded }),
+            Err(SubmitError::Full) => self.reject(CallError::QueueFull { waited: Nanos::ZERO }),
+            Err(SubmitError::Closed) => self.reject(CallError::ShutDown { effect: Effect::Excluded }),
         }
     }
 
-    fn refuse(&self, error: CallError) -> ResponseFuture {
-        self.handle.shared.counters.end_with(&error);
-        ResponseFuture::refused(error)
+    fn reject(&self, error: CallError) -> ResponseFuture {
+        self.handle.shared.counters.record_error(&error);
+        ResponseFuture::rejected(error)
     }
 
     /// [`Client::call`] for plain threads: waits here for the end. Don't use it in async tasks and server handlers,
@@ -134,7 +134,7 @@ impl Client {
     }
 
     /// How many calls ended how, so far.
-    pub fn counts(&self) -> Counts {
+    pub fn counts(&self) -> ClientCounts {
         self.handle.shared.counters.counts()
     }
 
@@ -146,13 +146,13 @@ impl Client {
     /// Ends all calls under way with [`CallError::ShutDown`], closes the connections and ends the thread, for all clones.
     /// Does not wait for that.
     pub fn shut_down(&self) {
-        self.handle.shared.inbox.close(Mode::Halting);
+        self.handle.shared.inbox.close(InboxMode::Aborting);
     }
 }
 
 impl Drop for Handle {
     fn drop(&mut self) {
-        self.shared.inbox.close(Mode::Closing);
+        self.shared.inbox.close(InboxMode::Closing);
     }
 }
 

@@ -17,24 +17,24 @@ impl Wake for mio::Waker {
 
 /// Mode of the client: what callers may still expect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Mode {
+pub(super) enum InboxMode {
     /// Calls are taken.
     Open,
     /// No more calls; those under way go on.
     Closing,
     /// No more calls; those under way are to end at once.
-    Halting,
+    Aborting,
     /// The inbox is read no more.
-    Gone,
+    Closed,
 }
 
 /// Why a call is not taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Refused {
+pub(super) enum SubmitError {
     /// As many are under way as may be.
     Full,
     /// See [`Mode`].
-    Over,
+    Closed,
 }
 
 pub(super) struct Inbox<C, W> {
@@ -48,25 +48,25 @@ pub(super) struct Inbox<C, W> {
 struct List<C> {
     commands: Vec<C>,
     next: u64,
-    mode: Mode,
+    mode: InboxMode,
 }
 
 impl<C, W: Wake> Inbox<C, W> {
     /// An inbox for `limit` calls under way.
     pub(super) fn new(limit: usize, waker: W) -> Self {
-        let list = List { commands: Vec::new(), next: 0, mode: Mode::Open };
+        let list = List { commands: Vec::new(), next: 0, mode: InboxMode::Open };
         Inbox { list: Mutex::new(list), live: AtomicUsize::new(0), limit, waker }
     }
 
     /// Puts a call in, under a number that no other call of this inbox has.
-    pub(super) fn call(&self, command: impl FnOnce(u64) -> C) -> Result<u64, Refused> {
+    pub(super) fn submit(&self, command: impl FnOnce(u64) -> C) -> Result<u64, SubmitError> {
         let (number, was_empty) = {
             let mut list = lock(&self.list);
-            if list.mode != Mode::Open {
-                return Err(Refused::Over);
+            if list.mode != InboxMode::Open {
+                return Err(SubmitError::Closed);
             }
             if self.live.load(Ordering::Acquire) >= self.limit {
-                return Err(Refused::Full);
+                return Err(SubmitError::Full);
             }
             self.live.fetch_add(1, Ordering::AcqRel);
             let (number, was_empty) = (list.next, list.commands.is_empty());
@@ -81,10 +81,10 @@ impl<C, W: Wake> Inbox<C, W> {
     }
 
     /// Puts something in about a call. At most one for each, or the list has no bound.
-    pub(super) fn say(&self, command: C) {
+    pub(super) fn send(&self, command: C) {
         let was_empty = {
             let mut list = lock(&self.list);
-            if list.mode == Mode::Gone {
+            if list.mode == InboxMode::Closed {
                 return;
             }
             list.commands.push(command);
@@ -96,23 +96,23 @@ impl<C, W: Wake> Inbox<C, W> {
     }
 
     /// Takes what is there, in order, into `commands`, which is empty.
-    pub(super) fn take(&self, commands: &mut Vec<C>) -> Mode {
+    pub(super) fn take(&self, commands: &mut Vec<C>) -> InboxMode {
         let mut list = lock(&self.list);
         std::mem::swap(&mut list.commands, commands);
         list.mode
     }
 
     /// Counts the end of a call. Called before the caller is told, because the caller may have the next call ready.
-    pub(super) fn ended(&self) {
+    pub(super) fn finish_call(&self) {
         self.live.fetch_sub(1, Ordering::AcqRel);
     }
 
     /// Goes on to `mode`; there is no way back.
-    pub(super) fn close(&self, mode: Mode) {
+    pub(super) fn close(&self, mode: InboxMode) {
         let left = {
             let mut list = lock(&self.list);
             list.mode = list.mode.max(mode);
-            if list.mode == Mode::Gone { std::mem::take(&mut list.commands) } else { Vec::new() }
+            if list.mode == InboxMode::Closed { std::mem::take(&mut list.commands) } else { Vec::new() }
         };
         // Outside the lock: what a command holds may say something of its own when it is dropped.
         drop(left);
@@ -124,36 +124,36 @@ impl<C, W: Wake> Inbox<C, W> {
 mod tests {
     use super::*;
 
-    struct Nobody;
+    struct NoWaker;
 
-    impl Wake for Nobody {
+    impl Wake for NoWaker {
         fn wake(&self) {}
     }
 
     #[test]
     fn no_more_than_the_limit_is_under_way_and_none_after_the_end() {
-        let inbox = Inbox::new(2, Nobody);
-        assert_eq!(inbox.call(|number| number), Ok(0));
-        assert_eq!(inbox.call(|number| number), Ok(1));
-        assert_eq!(inbox.call(|number| number), Err(Refused::Full));
+        let inbox = Inbox::new(2, NoWaker);
+        assert_eq!(inbox.submit(|number| number), Ok(0));
+        assert_eq!(inbox.submit(|number| number), Ok(1));
+        assert_eq!(inbox.submit(|number| number), Err(SubmitError::Full));
         let mut commands = Vec::new();
-        assert_eq!(inbox.take(&mut commands), Mode::Open);
+        assert_eq!(inbox.take(&mut commands), InboxMode::Open);
         assert_eq!(commands, [0, 1]);
-        assert_eq!(inbox.call(|number| number), Err(Refused::Full), "taken, and still under way");
-        inbox.ended();
-        assert_eq!(inbox.call(|number| number), Ok(2));
-        inbox.close(Mode::Closing);
-        inbox.ended();
-        assert_eq!(inbox.call(|number| number), Err(Refused::Over));
-        inbox.say(7);
+        assert_eq!(inbox.submit(|number| number), Err(SubmitError::Full), "taken, and still under way");
+        inbox.finish_call();
+        assert_eq!(inbox.submit(|number| number), Ok(2));
+        inbox.close(InboxMode::Closing);
+        inbox.finish_call();
+        assert_eq!(inbox.submit(|number| number), Err(SubmitError::Closed));
+        inbox.send(7);
         commands.clear();
-        assert_eq!(inbox.take(&mut commands), Mode::Closing);
+        assert_eq!(inbox.take(&mut commands), InboxMode::Closing);
         assert_eq!(commands, [2, 7]);
-        inbox.close(Mode::Gone);
-        inbox.close(Mode::Halting);
-        inbox.say(8);
+        inbox.close(InboxMode::Closed);
+        inbox.close(InboxMode::Aborting);
+        inbox.send(8);
         commands.clear();
-        assert_eq!(inbox.take(&mut commands), Mode::Gone);
+        assert_eq!(inbox.take(&mut commands), InboxMode::Closed);
         assert!(commands.is_empty());
     }
 }
@@ -182,7 +182,7 @@ mod model {
             let callers: Vec<_> = (0..2)
                 .map(|_| {
                     let inbox = Arc::clone(&inbox);
-                    thread::spawn(move || inbox.call(|number| number).expect("there is room"))
+                    thread::spawn(move || inbox.submit(|number| number).expect("there is room"))
                 })
                 .collect();
             let (mut found, mut commands) = (Vec::new(), Vec::new());
@@ -207,13 +207,13 @@ mod model {
             let inbox = Arc::new(Inbox::new(1, Bell(Arc::new(Notify::new()))));
             let other = {
                 let inbox = Arc::clone(&inbox);
-                thread::spawn(move || inbox.call(|number| number).is_ok())
+                thread::spawn(move || inbox.submit(|number| number).is_ok())
             };
-            let mine = inbox.call(|number| number).is_ok();
+            let mine = inbox.submit(|number| number).is_ok();
             let theirs = other.join().unwrap();
             assert!(mine != theirs, "one place, one call");
-            inbox.ended();
-            assert!(inbox.call(|number| number).is_ok());
+            inbox.finish_call();
+            assert!(inbox.submit(|number| number).is_ok());
         });
     }
 
@@ -225,11 +225,11 @@ mod model {
             let fate = Arc::new(());
             let caller = {
                 let (inbox, held) = (Arc::clone(&inbox), Arc::clone(&fate));
-                thread::spawn(move || inbox.call(|_| held).is_ok())
+                thread::spawn(move || inbox.submit(|_| held).is_ok())
             };
             let mut commands = Vec::new();
             inbox.take(&mut commands);
-            inbox.close(Mode::Gone);
+            inbox.close(InboxMode::Closed);
             caller.join().unwrap();
             commands.clear();
             assert_eq!(Arc::strong_count(&fate), 1, "a call lies where nobody looks");

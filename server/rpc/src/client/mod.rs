@@ -17,7 +17,7 @@ pub(crate) mod driver;
 mod encryption;
 mod handle;
 mod inbox;
-mod polled;
+mod polled_client;
 mod response_future;
 mod settings;
 mod shared;
@@ -27,16 +27,16 @@ mod tls;
 pub use builder::{BuildError, Builder, REPLICAS_MAX};
 pub use call::{CallOptions, Response};
 pub use call_error::{CallError, Effect};
-pub use counters::Counts;
+pub use counters::ClientCounts;
 pub use datagrams::{DatagramStream, Transport};
 pub use encryption::Encryption;
 pub use handle::Client;
 pub use leeward_datagram::DatagramSize;
-pub use leeward_datagram::client::Counts as DatagramCounts;
+pub use leeward_datagram::client::LinkCounts as DatagramCounts;
 pub use leeward_session::client::{
-    Connection, ConnectionConfig, ConnectionError, Disconnected, Event, Phase, Request, Welcomed,
+    Connection, ConnectionConfig, ConnectionError, Event, Phase, Request, RequestStage, WelcomeInfo,
 };
-pub use polled::Polled;
+pub use polled_client::PolledClient;
 pub use response_future::ResponseFuture;
 #[cfg(feature = "tls")]
 pub use tls::TlsStream;

@@ -10,7 +10,7 @@ use futures_channel::oneshot;
 
 use super::call::Outcome;
 use super::call_error::{CallError, Effect};
-use super::shared::{Command, Shared};
+use super::shared::{Command, SharedState};
 
 /// A call under way. Works in any executor. The call is made already: this only waits for its end. Dropping it cancels
 /// the call: a place in the queue is free at once, an answer that comes later is discarded.
@@ -20,18 +20,18 @@ pub struct ResponseFuture {
 }
 
 enum State {
-    UnderWay { number: u64, answer: oneshot::Receiver<Outcome>, shared: Arc<Shared> },
-    Refused(Option<CallError>),
+    InFlight { number: u64, answer: oneshot::Receiver<Outcome>, shared: Arc<SharedState> },
+    Rejected(Option<CallError>),
 }
 
 impl ResponseFuture {
-    pub(super) fn new(number: u64, answer: oneshot::Receiver<Outcome>, shared: Arc<Shared>) -> Self {
-        ResponseFuture { state: State::UnderWay { number, answer, shared } }
+    pub(super) fn new(number: u64, answer: oneshot::Receiver<Outcome>, shared: Arc<SharedState>) -> Self {
+        ResponseFuture { state: State::InFlight { number, answer, shared } }
     }
 
     /// A call that ends before it has begun.
-    pub(super) fn refused(error: CallError) -> Self {
-        ResponseFuture { state: State::Refused(Some(error)) }
+    pub(super) fn rejected(error: CallError) -> Self {
+        ResponseFuture { state: State::Rejected(Some(error)) }
     }
 }
 
@@ -42,22 +42,22 @@ impl Future for ResponseFuture {
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Outcome> {
         let outcome = match &mut self.state {
             // Without an answer the client's thread has ended.
-            State::UnderWay { answer, .. } => {
+            State::InFlight { answer, .. } => {
                 ready!(Pin::new(answer).poll(context)).unwrap_or(Err(CallError::ShutDown { effect: Effect::Possible }))
             }
-            State::Refused(error) => Err(error.take().unwrap_or(CallError::ShutDown { effect: Effect::Excluded })),
+            State::Rejected(error) => Err(error.take().unwrap_or(CallError::ShutDown { effect: Effect::Excluded })),
         };
-        self.state = State::Refused(None);
+        self.state = State::Rejected(None);
         Poll::Ready(outcome)
     }
 }
 
 impl Drop for ResponseFuture {
     fn drop(&mut self) {
-        if let State::UnderWay { number, answer, shared } = &mut self.state
+        if let State::InFlight { number, answer, shared } = &mut self.state
             && matches!(answer.try_recv(), Ok(None))
         {
-            shared.inbox.say(Command::Cancel(*number));
+            shared.inbox.send(Command::Cancel(*number));
         }
     }
 }
@@ -65,8 +65,8 @@ impl Drop for ResponseFuture {
 impl fmt::Debug for ResponseFuture {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.state {
-            State::UnderWay { number, .. } => write!(f, "ResponseFuture({number})"),
-            State::Refused(error) => write!(f, "ResponseFuture({error:?})"),
+            State::InFlight { number, .. } => write!(f, "ResponseFuture({number})"),
+            State::Rejected(error) => write!(f, "ResponseFuture({error:?})"),
         }
     }
 }

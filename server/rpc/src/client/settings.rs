@@ -9,7 +9,7 @@ use leeward_core::units::Nanos;
 use leeward_datagram::DatagramSize;
 
 use super::datagrams::Transport;
-use super::driver::life::Terms;
+use super::driver::socket_connection::ConnectionLimits;
 use crate::wire::{PayloadLimit, Version};
 
 /// Settings of the client's thread.
@@ -26,7 +26,7 @@ pub(super) struct Settings {
     pub(super) connections: usize,
     pub(super) payload_max: PayloadLimit,
     pub(super) datagram: DatagramSize,
-    pub(super) patience: Nanos,
+    pub(super) connection_wait: Nanos,
     pub(super) connect_timeout: Nanos,
     pub(super) backoff: (Nanos, Nanos),
     pub(super) keep_alive: (Nanos, Nanos),
@@ -49,14 +49,14 @@ pub(super) struct Replica {
 
 impl Settings {
     /// Whether calls of any length can be asked somewhere.
-    pub(super) fn has_streams(&self) -> bool {
+    pub(super) fn has_tcp(&self) -> bool {
         self.replicas.iter().any(|replica| replica.transport == Transport::Tcp)
     }
 
     /// Limits of a connection in this version.
-    pub(super) fn terms(&self, version: Version) -> Terms {
+    pub(super) fn limits(&self, version: Version) -> ConnectionLimits {
         let Settings { payload_max, connect_timeout, keep_alive, .. } = *self;
-        Terms { payload_max, connect_timeout, keep_alive, version, datagrams: None }
+        ConnectionLimits { payload_max, connect_timeout, keep_alive, version, datagrams: None }
     }
 
     /// The client side of the algorithm, for one connection.

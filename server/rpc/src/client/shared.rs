@@ -10,7 +10,7 @@ use super::inbox::Inbox;
 use crate::wire::Method;
 
 /// State that callers share with the client's thread.
-pub(super) struct Shared {
+pub(super) struct SharedState {
     pub(super) inbox: Inbox<Command, mio::Waker>,
     pub(super) counters: Counters,
     pub(super) clock: Clock,

@@ -1,6 +1,6 @@
 //! Handler of requests that wait meanwhile: an application's code as a future.
 
-use super::handler::{Failed, Request};
+use super::handler::{HandlerError, Request};
 use crate::wire::{Budget, Method};
 use leeward_core::units::Time;
 use leeward_engine::PeerIdentity;
@@ -15,7 +15,7 @@ pub struct OwnedRequest {
     /// Its argument. A handler may use the buffer for its result.
     pub payload: Vec<u8>,
     /// When its packet was read, on the server's clock.
-    pub arrived: Time,
+    pub arrival: Time,
     /// Queueing delay that it might still spend when it arrived. [`leeward_runtime::budget::current`] says what is left.
     pub budget: Budget,
     /// Identity that the client has proven by its certificate; `None` where none is asked for.
@@ -24,10 +24,10 @@ pub struct OwnedRequest {
 
 impl OwnedRequest {
     /// As a plain handler would see it.
-    pub fn borrowed(&self) -> Request<'_> {
-        let OwnedRequest { method, payload, arrived, budget, peer } = self;
+    pub fn as_request(&self) -> Request<'_> {
+        let OwnedRequest { method, payload, arrival: arrived, budget, peer } = self;
         let (method, arrived, budget) = (*method, *arrived, *budget);
-        Request { method, payload, arrived, budget, peer: peer.as_deref() }
+        Request { method, payload, arrival: arrived, budget, peer: peer.as_deref() }
     }
 }
 
@@ -69,15 +69,15 @@ pub trait AsyncHandler: Send + Sync + 'static {
     ///
     /// # Errors
     /// What goes to the client as a failure. A panic counts as one.
-    fn call(&self, request: OwnedRequest) -> impl Future<Output = Result<Vec<u8>, Failed>> + Send;
+    fn call(&self, request: OwnedRequest) -> impl Future<Output = Result<Vec<u8>, HandlerError>> + Send;
 }
 
 impl<F, T> AsyncHandler for F
 where
     F: Fn(OwnedRequest) -> T + Send + Sync + 'static,
-    T: Future<Output = Result<Vec<u8>, Failed>> + Send,
+    T: Future<Output = Result<Vec<u8>, HandlerError>> + Send,
 {
-    fn call(&self, request: OwnedRequest) -> impl Future<Output = Result<Vec<u8>, Failed>> + Send {
+    fn call(&self, request: OwnedRequest) -> impl Future<Output = Result<Vec<u8>, HandlerError>> + Send {
         self(request)
     }
 }

@@ -1,16 +1,16 @@
 //! Starting a server.
 
 use super::async_handler::AsyncHandler;
-use super::execute::{Execute, Plain, Tasks};
+use super::executor::{CallExecutor, InlineExecutor, TaskExecutor};
 use super::handler::Handler;
 use super::protocol::Rpc;
-use crate::tier::{self, Governed, MidTier, Tier, TierError};
+use crate::tier::{self, MidTier, PolicyFactory, Tier, TierError};
 use crate::wire::PayloadLimit;
 use leeward_core::units::Nanos;
 use leeward_datagram::DatagramSize;
-use leeward_engine::statistics::About;
+use leeward_engine::statistics::ServiceInfo;
 use leeward_engine::{Config, Handle, ServerError};
-use leeward_host::Counts;
+use leeward_host::RequestCounts;
 use std::io;
 use std::ops::Deref;
 use std::sync::Arc;
@@ -20,7 +20,7 @@ use std::sync::Arc;
 pub struct Builder {
     port: Config,
     payload: PayloadLimit,
-    pub(crate) governed: Option<Governed>,
+    pub(crate) policy_factory: Option<PolicyFactory>,
 }
 
 /// A running server. Dropping it does not stop it: see [`Server::stop`].
@@ -36,14 +36,14 @@ impl From<leeward_engine::Server> for Server {
 impl Server {
     /// A core that spins, no admission control, the papers' objective; every part can be set.
     pub fn builder() -> Builder {
-        Builder { port: Config::default(), payload: PayloadLimit::DEFAULT, governed: None }
+        Builder { port: Config::default(), payload: PayloadLimit::DEFAULT, policy_factory: None }
     }
 
     /// Takes no more connections and calls, sends the answers that it owes, and ends. Returns what became of all requests.
     ///
     /// # Errors
     /// What made a core end before its time.
-    pub fn stop(self) -> io::Result<Counts> {
+    pub fn stop(self) -> io::Result<RequestCounts> {
         self.0.stop()
     }
 }
@@ -70,14 +70,14 @@ impl Builder {
 
     /// Has a policy change the threading of the tier that is started, unless its options name one.
     #[must_use]
-    pub fn governed(mut self, governed: Governed) -> Self {
-        self.governed = Some(governed);
+    pub fn threading_policy(mut self, governed: PolicyFactory) -> Self {
+        self.policy_factory = Some(governed);
         self
     }
 
     /// Describes what is served, for whoever asks for statistics: tiers look whether their leaves are the right ones.
     #[must_use]
-    pub fn about(mut self, about: About) -> Self {
+    pub fn service_info(mut self, about: ServiceInfo) -> Self {
         self.port.about = about;
         self
     }
@@ -118,7 +118,7 @@ impl Builder {
     #[cfg(feature = "tls")]
     #[must_use]
     pub fn handshake_limit(mut self, patience: Nanos) -> Self {
-        self.port.limits.handshake = patience;
+        self.port.limits.handshake_timeout = patience;
         self
     }
 
@@ -131,9 +131,9 @@ impl Builder {
 
     /// How long a connection may be silent or take for one frame, and how long a peer may take nothing of what waits for it.
     #[must_use]
-    pub fn patience(mut self, silence: Nanos, stuck: Nanos) -> Self {
+    pub fn timeouts(mut self, silence: Nanos, stuck: Nanos) -> Self {
         let limits = &mut self.port.limits;
-        (limits.silence, limits.part, limits.stuck) = (Some(silence), silence, stuck);
+        (limits.idle_timeout, limits.request_timeout, limits.write_timeout) = (Some(silence), silence, stuck);
         self
     }
 
@@ -143,7 +143,7 @@ impl Builder {
     /// See [`ServerError`].
     pub fn start<H: Handler>(self, address: &str, handler: H) -> Result<Server, ServerError> {
         let handler = Arc::new(handler);
-        self.start_with(address, |_| Plain::new(&handler))
+        self.start_with(address, |_| InlineExecutor::new(&handler))
     }
 
     /// Listens on `address` and starts the cores, with a handler whose requests are tasks.
@@ -152,7 +152,7 @@ impl Builder {
     /// See [`ServerError`].
     pub fn start_async<H: AsyncHandler>(self, address: &str, handler: H) -> Result<Server, ServerError> {
         let handler = Arc::new(handler);
-        self.start_with(address, |handle| Tasks::new(handle, &handler))
+        self.start_with(address, |handle| TaskExecutor::new(handle, &handler))
     }
 
     /// Listens on `address` and starts a tier: a service that answers by asking leaves, under a threading model.
@@ -164,7 +164,7 @@ impl Builder {
     }
 
     /// `execute` makes each core's way of executing.
-    fn start_with<E: Execute>(
+    fn start_with<E: CallExecutor>(
         self,
         address: &str,
         execute: impl Fn(&Handle<Rpc<E>>) -> E,

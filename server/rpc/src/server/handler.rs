@@ -13,7 +13,7 @@ pub struct Request<'a> {
     /// Its argument.
     pub payload: &'a [u8],
     /// When its packet was read, on the server's clock.
-    pub arrived: Time,
+    pub arrival: Time,
     /// Queueing delay that it might still spend when it arrived. [`leeward_runtime::budget::current`] says what is left.
     pub budget: Budget,
     /// Identity that the client has proven by its certificate; `None` where none is asked for.
@@ -22,25 +22,25 @@ pub struct Request<'a> {
 
 /// A request that was executed without a result, or given up.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Failed {
+pub enum HandlerError {
     /// There is no such procedure.
     UnknownMethod,
     /// The handler says no; the words go to the client.
-    Because(String),
+    Message(String),
     /// The request was refused a lock that it could not wait for. That is no failure but a drop, like one before it was
     /// begun: the client may try elsewhere. The handler must undo its changes so far.
     Congested(Congested),
 }
 
-impl From<Congested> for Failed {
+impl From<Congested> for HandlerError {
     fn from(congested: Congested) -> Self {
-        Failed::Congested(congested)
+        HandlerError::Congested(congested)
     }
 }
 
-impl Failed {
+impl HandlerError {
     pub(crate) fn panicked() -> Self {
-        Failed::Because("the handler has panicked".into())
+        HandlerError::Message("the handler has panicked".into())
     }
 }
 
@@ -50,14 +50,14 @@ pub trait Handler: Send + Sync + 'static {
     ///
     /// # Errors
     /// What goes to the client as a failure. A panic counts as one.
-    fn call(&self, request: &Request<'_>, reply: &mut Vec<u8>) -> Result<(), Failed>;
+    fn call(&self, request: &Request<'_>, reply: &mut Vec<u8>) -> Result<(), HandlerError>;
 }
 
 impl<F> Handler for F
 where
-    F: Fn(&Request<'_>, &mut Vec<u8>) -> Result<(), Failed> + Send + Sync + 'static,
+    F: Fn(&Request<'_>, &mut Vec<u8>) -> Result<(), HandlerError> + Send + Sync + 'static,
 {
-    fn call(&self, request: &Request<'_>, reply: &mut Vec<u8>) -> Result<(), Failed> {
+    fn call(&self, request: &Request<'_>, reply: &mut Vec<u8>) -> Result<(), HandlerError> {
         self(request, reply)
     }
 }

@@ -10,8 +10,8 @@
 
 mod async_handler;
 mod builder;
-pub(crate) mod cancels;
-pub(crate) mod execute;
+pub(crate) mod cancelled;
+pub(crate) mod executor;
 mod handler;
 pub(crate) mod protocol;
 #[cfg(feature = "tls")]
@@ -19,6 +19,8 @@ mod tls;
 
 pub use async_handler::{AsyncHandler, OwnedRequest};
 pub use builder::{Builder, Server};
-pub use handler::{Failed, Handler, Request};
-pub use leeward_engine::{Inherited, IoUring, PeerIdentity, ServerError, Strangers, TenantTable, allocation};
-pub use leeward_host::{Counts, Recorded, Recording};
+pub use handler::{Handler, HandlerError, Request};
+pub use leeward_engine::{
+    InheritedListener, IoUring, PeerIdentity, ServerError, TenantTable, UnknownIdentities, allocation,
+};
+pub use leeward_host::{Recording, RecordingSummary, RequestCounts};

@@ -1,6 +1,6 @@
 //! TLS for the engine: the sessions of `leeward-tls` behind the engine's seam. Never here: a certificate's meaning.
 
-use leeward_engine::{Broken, Channel, Encryption, PeerIdentity};
+use leeward_engine::{Encryption, EncryptionError, PeerIdentity, SecureChannel};
 use leeward_tls::{Identity, ServerTls, Session};
 use std::io::{self, Write};
 
@@ -9,30 +9,30 @@ use std::io::{self, Write};
 pub(super) struct Tls(pub(super) ServerTls);
 
 /// A connection's session.
-struct Wire(Session);
+struct TlsChannel(Session);
 
-fn broken(broken: leeward_tls::Broken) -> Broken {
-    Broken { reason: broken.reason.name(), words: broken.words }
+fn tls_error(broken: leeward_tls::TlsError) -> EncryptionError {
+    EncryptionError { reason: broken.reason.name(), message: broken.message }
 }
 
 impl Encryption for Tls {
     fn recognises(&self, first: u8) -> bool {
-        leeward_tls::begins_like_tls(first)
+        leeward_tls::is_tls_record(first)
     }
 
-    fn accept(&self) -> Result<Box<dyn Channel>, Broken> {
-        let session = self.0.accept().map_err(broken)?;
-        Ok(Box::new(Wire(session)))
+    fn accept(&self) -> Result<Box<dyn SecureChannel>, EncryptionError> {
+        let session = self.0.accept().map_err(tls_error)?;
+        Ok(Box::new(TlsChannel(session)))
     }
 
     fn renewals(&self) -> (u64, Option<String>) {
-        (self.0.reloads(), self.0.trouble())
+        (self.0.reloads(), self.0.last_error())
     }
 }
 
-impl Channel for Wire {
-    fn absorb(&mut self, ciphertext: &[u8], into: &mut [u8]) -> Result<usize, Broken> {
-        self.0.absorb(ciphertext, into).map_err(broken)
+impl SecureChannel for TlsChannel {
+    fn absorb(&mut self, ciphertext: &[u8], into: &mut [u8]) -> Result<usize, EncryptionError> {
+        self.0.absorb(ciphertext, into).map_err(tls_error)
     }
 
     fn take(&mut self, into: &mut [u8]) -> usize {

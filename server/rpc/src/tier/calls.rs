@@ -4,7 +4,7 @@ use super::service::{CALLS_MAX, LeafId};
 use crate::wire::Method;
 
 /// Bytes of a buffer that is kept; a larger one is given back.
-pub(super) const KEPT: usize = 64 * 1024;
+pub(super) const BUFFER_MAX: usize = 64 * 1024;
 
 /// Calls, in their order.
 #[derive(Debug, Default)]
@@ -20,18 +20,18 @@ pub(super) struct Entry {
     /// Whether it may be executed twice, or given up: it changes nothing.
     pub(super) is_repeatable: bool,
     /// Another leaf that has the same.
-    pub(super) other: Option<LeafId>,
+    pub(super) alternate: Option<LeafId>,
     from: usize,
     to: usize,
 }
 
 /// A call of the list.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Listed<'a> {
+pub(super) struct CallEntry<'a> {
     pub(super) leaf: LeafId,
     pub(super) method: Method,
     pub(super) is_repeatable: bool,
-    pub(super) other: Option<LeafId>,
+    pub(super) alternate: Option<LeafId>,
     pub(super) payload: &'a [u8],
 }
 
@@ -39,7 +39,7 @@ impl CallList {
     pub(super) fn clear(&mut self) {
         self.calls.clear();
         self.bytes.clear();
-        if self.bytes.capacity() > KEPT {
+        if self.bytes.capacity() > BUFFER_MAX {
             self.bytes = Vec::new();
         }
     }
@@ -60,7 +60,7 @@ impl CallList {
         // A service that shortens the buffer shortens its own argument alone.
         let to = self.bytes.len().max(from);
         self.bytes.resize(to, 0);
-        self.calls.push(Entry { leaf, method, is_repeatable: false, other: None, from, to });
+        self.calls.push(Entry { leaf, method, is_repeatable: false, alternate: None, from, to });
         self.calls.last_mut()
     }
 
@@ -69,8 +69,8 @@ impl CallList {
     }
 
     /// The call at a place.
-    pub(super) fn get(&self, place: usize) -> Option<Listed<'_>> {
-        let Entry { leaf, method, is_repeatable, other, from, to } = *self.calls.get(place)?;
-        Some(Listed { leaf, method, is_repeatable, other, payload: &self.bytes[from..to] })
+    pub(super) fn get(&self, place: usize) -> Option<CallEntry<'_>> {
+        let Entry { leaf, method, is_repeatable, alternate: other, from, to } = *self.calls.get(place)?;
+        Some(CallEntry { leaf, method, is_repeatable, alternate: other, payload: &self.bytes[from..to] })
     }
 }

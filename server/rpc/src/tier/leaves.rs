@@ -1,10 +1,10 @@
 //! The leaves of a tier: their addresses, and how they are asked. Never here: sockets (`link`), which leaf a request needs (the service's).
 
-use super::fit::{Fit, Fitting};
-use crate::client::driver::life::Terms;
+use super::validation::{LeafValidation, LeafValidator};
+use crate::client::driver::socket_connection::ConnectionLimits;
 use crate::wire::{PayloadLimit, Version};
 use leeward_core::client::ClientParts;
-use leeward_core::hedging::Waits;
+use leeward_core::hedging::LeafTimeouts;
 use leeward_core::none;
 use leeward_core::params::{ParamError, Params};
 use leeward_core::registry::{Algorithm, Environment};
@@ -41,7 +41,7 @@ pub enum LeavesError {
     },
     /// Two leaves are the same.
     #[error("leaf `{address}` is there twice; accepted: each leaf once")]
-    Twice {
+    Duplicate {
         /// The address of the second.
         address: String,
     },
@@ -93,7 +93,7 @@ pub(super) struct Settings {
     /// Leaves that have the same part of the data.
     pub(super) copies: usize,
     /// Which leaves may be asked.
-    pub(super) fitting: Fitting,
+    pub(super) validation: LeafValidation,
     /// Whether requests begin only with a credit at each leaf that they need.
     pub(super) reserves: bool,
 }
@@ -120,7 +120,7 @@ impl Leaves {
             }
             let leaf = resolve(address.as_ref())?;
             if leaves.iter().any(|other| other.addresses.iter().any(|one| leaf.addresses.contains(one))) {
-                return Err(LeavesError::Twice { address: shown(address.as_ref()) });
+                return Err(LeavesError::Duplicate { address: quoted(address.as_ref()) });
             }
             leaves.push(leaf);
         }
@@ -141,7 +141,7 @@ impl Leaves {
             keep_alive: (Nanos::from_secs(15), Nanos::from_secs(10)),
             links: Links::default(),
             copies: 1,
-            fitting: Fitting::default(),
+            validation: LeafValidation::default(),
             reserves: false,
         }))
     }
@@ -169,7 +169,7 @@ impl Leaves {
     /// for that within half of the tier's objective, and is dropped then, before any work was done for it. Under `CORE<n>` none waits.
     /// Default: no. Leaves without a controller have nothing to set aside, and let every call go.
     #[must_use]
-    pub fn reserving(mut self, reserves: bool) -> Self {
+    pub fn reserve_credits(mut self, reserves: bool) -> Self {
         self.0.reserves = reserves;
         self
     }
@@ -206,14 +206,14 @@ impl Leaves {
     /// Asks leaves only that this finds to be the right ones: each connection asks first what its leaf serves, and calls over it end as
     /// if the leaf was away until that is known. Under `CORE<n>` leaves are asked when the tier starts. Default: all leaves are right.
     #[must_use]
-    pub fn fitting(mut self, fit: Arc<dyn Fit>) -> Self {
-        self.0.fitting = Fitting::by(fit);
+    pub fn validator(mut self, fit: Arc<dyn LeafValidator>) -> Self {
+        self.0.validation = LeafValidation::new(fit);
         self
     }
 
     /// Words about leaves that are not right, and warnings about others, since this was asked last.
-    pub fn news(&self) -> Vec<String> {
-        self.0.fitting.news()
+    pub fn take_reports(&self) -> Vec<String> {
+        self.0.validation.take_reports()
     }
 
     /// The addresses of the leaf at this place, as they were resolved.
@@ -255,19 +255,19 @@ impl Settings {
     }
 
     /// These leaves, under a tier with this objective.
-    pub(super) fn under(self, objective: Nanos) -> Self {
+    pub(super) fn with_objective(self, objective: Nanos) -> Self {
         Settings { objective, ..self }
     }
 
     /// How long requests wait for them, before any has answered.
-    pub(super) fn waits(&self) -> Waits {
-        Waits::new(self.timeout, self.objective, self.leaves.len())
+    pub(super) fn waits(&self) -> LeafTimeouts {
+        LeafTimeouts::new(self.timeout, self.objective, self.leaves.len())
     }
 
     /// Limits of a connection in this version.
-    pub(super) fn terms(&self, version: Version) -> Terms {
+    pub(super) fn limits(&self, version: Version) -> ConnectionLimits {
         let Settings { payload_max, connect_timeout, keep_alive, .. } = *self;
-        Terms { payload_max, connect_timeout, keep_alive, version, datagrams: None }
+        ConnectionLimits { payload_max, connect_timeout, keep_alive, version, datagrams: None }
     }
 
     /// The client side of the leaves' algorithm, for one connection.
@@ -282,12 +282,12 @@ impl Settings {
     }
 }
 
-fn shown(address: &str) -> String {
+fn quoted(address: &str) -> String {
     address.chars().take(100).collect()
 }
 
 fn resolve(address: &str) -> Result<Leaf, LeavesError> {
-    let refused = |reason| LeavesError::Address { address: shown(address), reason };
+    let refused = |reason| LeavesError::Address { address: quoted(address), reason };
     Ok(Leaf { addresses: crate::address::resolve(address).map_err(refused)? })
 }
 

@@ -12,17 +12,17 @@ const TURNS: u32 = 1_024;
 
 /// CPU time that a thread has told.
 #[derive(Debug, Default)]
-pub(super) struct Meter {
-    told: Nanos,
-    asked: Time,
-    turns: u32,
+pub(super) struct CpuMeter {
+    reported: Nanos,
+    read_at: Time,
+    polls: u32,
 }
 
-impl Meter {
+impl CpuMeter {
     /// A turn of a thread that may never sleep.
-    pub(super) fn turn(&mut self, clock: &Clock, sum: &AtomicU64) {
-        self.turns = self.turns.wrapping_add(1);
-        if self.turns.is_multiple_of(TURNS) {
+    pub(super) fn on_poll(&mut self, clock: &Clock, sum: &AtomicU64) {
+        self.polls = self.polls.wrapping_add(1);
+        if self.polls.is_multiple_of(TURNS) {
             self.read(clock, sum);
         }
     }
@@ -30,14 +30,14 @@ impl Meter {
     /// Adds the thread's CPU time since the last reading to `sum`.
     pub(super) fn read(&mut self, clock: &Clock, sum: &AtomicU64) {
         let now = clock.now();
-        if now.since(self.asked) < EVERY {
+        if now.since(self.read_at) < EVERY {
             return;
         }
-        self.asked = now;
+        self.read_at = now;
         // A system that does not tell has threads without CPU time.
         let Ok(time) = clock_gettime(ClockId::CLOCK_THREAD_CPUTIME_ID) else { return };
         let used = Nanos(time.tv_sec() as u64 * 1_000_000_000 + time.tv_nsec() as u64);
-        sum.fetch_add(used.saturating_sub(self.told).0, Ordering::Relaxed);
-        self.told = used;
+        sum.fetch_add(used.saturating_sub(self.reported).0, Ordering::Relaxed);
+        self.reported = used;
     }
 }

@@ -11,27 +11,27 @@
 //! Never here: which model fits the load (`leeward-core`), threads and how they switch (`leeward-runtime`), clients' sockets
 //! (`leeward-engine`).
 
+mod backend_credits;
 mod calls;
 mod credits;
-mod duties;
-mod fit;
 mod gather;
-mod governed;
 mod governor;
-mod inquiry;
+mod leaf_connections;
 mod leaves;
 mod link;
 mod meter;
 mod on_cores;
+mod policy_factory;
 mod pool;
-mod presence;
-mod purses;
 mod replies;
+mod runtime;
 mod server;
 mod service;
 mod shard;
 mod slab;
-mod watched;
+mod source;
+mod startup_check;
+mod validation;
 
 use crate::server::Builder;
 
@@ -42,19 +42,21 @@ pub(crate) fn start<M: MidTier>(
     options: Options,
     service: M,
 ) -> Result<Tier, TierError> {
-    let options = options.or_governed(builder.governed.as_ref());
-    inquiry::check(&options.leaves.0)?;
+    let options = options.or_policy(builder.policy_factory.as_ref());
+    startup_check::check(&options.leaves.0)?;
     match options.threading {
-        Threading::Setup(setup) => server::start(builder, address, options, setup, service),
-        Threading::Cores(cores) => on_cores::start(builder, address, options, cores, service),
+        ThreadingSetup::Setup(setup) => server::start(builder, address, options, setup, service),
+        ThreadingSetup::Cores(cores) => on_cores::start(builder, address, options, cores, service),
     }
 }
 
-pub use fit::Fit;
-pub use governed::Governed;
+pub use backend_credits::LeafCounts;
 pub use leaves::{LEAVES_MAX, Leaves, LeavesError, Links};
-pub use leeward_runtime::crew::Census;
-pub use leeward_threading::{Setup, Threading};
-pub use purses::LeafCounts;
+pub use leeward_runtime::thread_pool::ThreadCounts;
+pub use leeward_threading::{Setup, ThreadingSetup};
+pub use policy_factory::PolicyFactory;
 pub use server::{Options, Switch, Tier, TierCounts, TierError};
-pub use service::{Asked, CALLS_MAX, Calls, Enough, LeafError, LeafId, MidTier, Needs, Replies, Reply, Step};
+pub use service::{
+    CALLS_MAX, CallBuilder, Calls, GatherCondition, LeafError, LeafId, MidTier, Replies, Reply, RequiredLeaves, Step,
+};
+pub use validation::LeafValidator;

@@ -1,25 +1,25 @@
 //! The ninth model, `CORE<n>`: a tier's service on today's server, whose cores each receive, execute and ask leaves, and steal from each other.
 //! Requests are tasks and calls are a client's, which the cores poll. It allocates per request, as tasks do.
 
-use super::calls::{CallList, Listed};
+use super::backend_credits::LeafCounts;
+use super::calls::{CallEntry, CallList};
 use super::leaves::{Leaves, Settings};
-use super::purses::LeafCounts;
-use super::replies::{Came, ReplyList};
+use super::replies::{ReplyList, ReplyState};
 use super::server::{Options, Switch, Switchable, Tier, TierCounts, TierError};
-use super::service::{CALLS_MAX, Calls, Enough, LeafError, LeafId, MidTier, Replies, Step};
-use super::watched::Tiered;
+use super::service::{CALLS_MAX, Calls, GatherCondition, LeafError, LeafId, MidTier, Replies, Step};
+use super::source::TierSource;
 use crate::client::{CallError, CallOptions, Client, ResponseFuture};
-use crate::server::{AsyncHandler, Builder, Failed, OwnedRequest, Server};
+use crate::server::{AsyncHandler, Builder, HandlerError, OwnedRequest, Server};
 use crate::wire::FailureCode;
-use leeward_core::hedging::Waits;
+use leeward_core::hedging::LeafTimeouts;
 use leeward_core::server::Gauges;
 use leeward_core::units::Nanos;
 use leeward_engine::statistics::Statistics;
-use leeward_engine::{Running, Source};
-use leeward_runtime::crew::Census;
+use leeward_engine::{RunningServer, Source};
+use leeward_runtime::thread_pool::ThreadCounts;
 use leeward_runtime::timers::sleep;
 use leeward_runtime::{CoreUsage, budget};
-use leeward_threading::{Setup, Threading};
+use leeward_threading::{Setup, ThreadingSetup};
 use std::future::{Future, poll_fn};
 use std::io;
 use std::net::SocketAddr;
@@ -32,15 +32,15 @@ use std::task::Poll;
 const CALL_MAX: Nanos = Nanos::from_secs(60);
 
 /// A service as a handler of tasks.
-struct Asker<M> {
+struct TierHandler<M> {
     service: M,
     /// Clients, a single one per leaf.
     clients: Vec<Client>,
     counts: Arc<Counts>,
     /// Said wait for leaves.
-    said: Option<Nanos>,
+    fixed_timeout: Option<Nanos>,
     /// Waits for the parts of the data. Tasks of all cores ask and tell, for some tens of nanoseconds each.
-    waits: Mutex<Waits>,
+    waits: Mutex<LeafTimeouts>,
 }
 
 #[derive(Debug, Default)]
@@ -51,40 +51,40 @@ struct Counts {
     by_leaf: Box<[AtomicU64]>,
 }
 
-impl<M: MidTier> Asker<M> {
-    fn waits(&self) -> MutexGuard<'_, Waits> {
+impl<M: MidTier> TierHandler<M> {
+    fn waits(&self) -> MutexGuard<'_, LeafTimeouts> {
         self.waits.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// How long a request waits. A task does not know how long it has waited for its core: as long as one that has not.
-    fn most(&self) -> Nanos {
-        self.said.unwrap_or_else(|| self.waits().most(Nanos::ZERO))
+    fn gather_timeout(&self) -> Nanos {
+        self.fixed_timeout.unwrap_or_else(|| self.waits().timeout(Nanos::ZERO))
     }
 
     /// Has the waits told of a call's leaf, where they follow from what leaves take.
-    fn note(&self, calls: &CallList, place: usize, tell: impl FnOnce(&mut Waits, usize)) {
-        if let (None, Some(Listed { leaf: LeafId(leaf), .. })) = (self.said, calls.get(place)) {
+    fn update_waits(&self, calls: &CallList, place: usize, tell: impl FnOnce(&mut LeafTimeouts, usize)) {
+        if let (None, Some(CallEntry { leaf: LeafId(leaf), .. })) = (self.fixed_timeout, calls.get(place)) {
             tell(&mut self.waits(), usize::from(leaf));
         }
     }
 
     /// Makes the calls, and waits until enough of them have ended.
-    async fn gather(&self, calls: &CallList, enough: Enough) -> ReplyList {
+    async fn gather(&self, calls: &CallList, enough: GatherCondition) -> ReplyList {
         let mut replies = ReplyList::default();
         replies.begin(calls.len());
         self.counts.gathers.fetch_add(1, Ordering::Relaxed);
         self.counts.calls.fetch_add(calls.len() as u64, Ordering::Relaxed);
-        let patience = enough.patience(self.most());
+        let patience = enough.timeout(self.gather_timeout());
         let mut wanted = enough.wanted(calls.len());
         let mut of_all = match enough {
-            Enough::GoodEnough { within, .. } => Some(Box::pin(sleep(within))),
+            GatherCondition::GoodEnough { within, .. } => Some(Box::pin(sleep(within))),
             _ => None,
         };
         let mut under_way: Vec<Option<ResponseFuture>> = Vec::with_capacity(calls.len());
         for place in 0..calls.len() {
-            let Some(Listed { leaf: LeafId(leaf), method, payload, .. }) = calls.get(place) else { continue };
+            let Some(CallEntry { leaf: LeafId(leaf), method, payload, .. }) = calls.get(place) else { continue };
             let Some(client) = self.clients.get(usize::from(leaf)).filter(|_| place < CALLS_MAX) else {
-                replies.note(place, Came::Failed(LeafError::Refused));
+                replies.note(place, ReplyState::Failed(LeafError::Invalid));
                 under_way.push(None);
                 continue;
             };
@@ -110,13 +110,13 @@ impl<M: MidTier> Asker<M> {
                 results += usize::from(outcome.is_ok());
                 match outcome {
                     Ok(response) => {
-                        self.note(calls, place, |waits, leaf| waits.answered(leaf, response.round_trip));
+                        self.update_waits(calls, place, |waits, leaf| waits.record_response(leaf, response.round_trip));
                         replies.result(place, &response.payload);
                     }
                     Err(CallError::TimedOut { .. }) => {
-                        self.note(calls, place, |waits, leaf| waits.missed(leaf, patience))
+                        self.update_waits(calls, place, |waits, leaf| waits.record_timeout(leaf, patience))
                     }
-                    Err(error) => _ = replies.note(place, Came::Failed(why(&error))),
+                    Err(error) => _ = replies.note(place, ReplyState::Failed(leaf_error(&error))),
                 }
             }
             if of_all.as_mut().is_some_and(|sleep| sleep.as_mut().poll(context).is_ready()) {
@@ -130,27 +130,27 @@ impl<M: MidTier> Asker<M> {
     }
 }
 
-fn why(error: &CallError) -> LeafError {
+fn leaf_error(error: &CallError) -> LeafError {
     match error {
-        CallError::Rejected { reason, .. } => LeafError::Dropped(*reason),
+        CallError::Rejected { reason, .. } => LeafError::Rejected(*reason),
         CallError::Failed { .. } => LeafError::Failed(FailureCode::Failed),
         CallError::UnknownMethod { .. } => LeafError::Failed(FailureCode::UnknownMethod),
-        CallError::Throttled | CallError::Expired { .. } | CallError::QueueFull { .. } => LeafError::Held,
-        CallError::TooLarge { .. } => LeafError::Refused,
+        CallError::Throttled | CallError::Expired { .. } | CallError::QueueFull { .. } => LeafError::NotSent,
+        CallError::TooLarge { .. } => LeafError::Invalid,
         _ => LeafError::Disconnected,
     }
 }
 
-impl<M: MidTier> AsyncHandler for Asker<M> {
-    async fn call(&self, request: OwnedRequest) -> Result<Vec<u8>, Failed> {
+impl<M: MidTier> AsyncHandler for TierHandler<M> {
+    async fn call(&self, request: OwnedRequest) -> Result<Vec<u8>, HandlerError> {
         let (mut state, mut list, mut reply) = (M::State::default(), CallList::default(), Vec::new());
         let leaves = self.clients.len() as u16;
-        let mut calls = Calls { list: &mut list, leaves };
-        let mut step = self.service.begin(&request.borrowed(), &mut state, &mut calls, &mut reply)?;
+        let mut calls = Calls { list: &mut list, leaf_count: leaves };
+        let mut step = self.service.begin(&request.as_request(), &mut state, &mut calls, &mut reply)?;
         while let Step::Gather(enough) = step {
             let came = self.gather(&list, enough).await;
             list.clear();
-            let mut calls = Calls { list: &mut list, leaves };
+            let mut calls = Calls { list: &mut list, leaf_count: leaves };
             step = self.service.resume(&mut state, &Replies(&came), &mut calls, &mut reply)?;
         }
         Ok(reply)
@@ -172,7 +172,7 @@ fn clients(mut builder: Builder, leaves: &Leaves) -> Result<(Builder, Vec<Client
             .objective(*rtt, slo.unwrap_or(*objective))
             .payload_limit(*payload_max)
             .timeout(most)
-            .patience(most)
+            .connection_wait(most)
             .backoff(backoff.0, backoff.1)
             // Copies have the same, and what was rejected was not begun.
             .retries(u32::from(copies > 1), 10)
@@ -192,26 +192,26 @@ pub(super) fn start<M: MidTier>(
     cores: u16,
     service: M,
 ) -> Result<Tier, TierError> {
-    let options = Options { leaves: Leaves(options.leaves.0.under(builder.config().slo)), ..options };
+    let options = Options { leaves: Leaves(options.leaves.0.with_objective(builder.config().slo)), ..options };
     let (builder, clients) = clients(builder.cores(usize::from(cores)), &options.leaves)?;
     let counts = Arc::new(Counts { by_leaf: clients.iter().map(|_| AtomicU64::new(0)).collect(), ..Counts::default() });
     let addresses = options.leaves.0.leaves.iter().filter_map(|leaf| leaf.addresses.first().copied()).collect();
-    let cores = Cores { cores, clients: clients.clone(), addresses, counts: Arc::clone(&counts) };
+    let cores = CoreSwitch { cores, clients: clients.clone(), addresses, counts: Arc::clone(&counts) };
     let waits = Mutex::new(options.leaves.0.waits());
-    let asker = Asker { service, clients, counts, said: options.leaves.0.timeout, waits };
+    let asker = TierHandler { service, clients, counts, fixed_timeout: options.leaves.0.timeout, waits };
     let server = builder.start_async(address, asker)?;
     let switch = Switch(Arc::new(cores));
-    let server = Server::from(leeward_engine::Server::of(OnCores { server, tier: switch.clone() }));
+    let server = Server::from(leeward_engine::Server::of(CoreTier { server, switch: switch.clone() }));
     Ok(Tier::new(server, switch))
 }
 
 /// The server, which tells of its leaves, too.
-struct OnCores {
+struct CoreTier {
     server: Server,
-    tier: Switch,
+    switch: Switch,
 }
 
-impl Running for OnCores {
+impl RunningServer for CoreTier {
     fn address(&self) -> SocketAddr {
         self.server.address()
     }
@@ -220,7 +220,7 @@ impl Running for OnCores {
         self.server.datagram_address()
     }
 
-    fn counts(&self) -> leeward_host::Counts {
+    fn counts(&self) -> leeward_host::RequestCounts {
         self.server.counts()
     }
 
@@ -245,19 +245,19 @@ impl Running for OnCores {
     }
 
     fn source(&self) -> Option<Arc<dyn Source>> {
-        Some(Tiered::around(self.server.source()?, self.tier.clone()))
+        Some(TierSource::around(self.server.source()?, self.switch.clone()))
     }
 
     fn has_failed(&self) -> bool {
         self.server.has_failed()
     }
 
-    fn stop(self: Box<Self>) -> io::Result<leeward_host::Counts> {
+    fn stop(self: Box<Self>) -> io::Result<leeward_host::RequestCounts> {
         self.server.stop()
     }
 }
 
-struct Cores {
+struct CoreSwitch {
     cores: u16,
     /// A client per part of the data, whose copies it knows.
     clients: Vec<Client>,
@@ -265,16 +265,16 @@ struct Cores {
     counts: Arc<Counts>,
 }
 
-impl Switchable for Cores {
-    fn threading(&self) -> Threading {
-        Threading::Cores(self.cores)
+impl Switchable for CoreSwitch {
+    fn threading(&self) -> ThreadingSetup {
+        ThreadingSetup::Cores(self.cores)
     }
 
     fn change(&self, setup: &Setup) -> Result<(), TierError> {
-        Err(TierError::Kind { asked: Threading::Setup(*setup), running: self.threading() })
+        Err(TierError::Kind { asked: ThreadingSetup::Setup(*setup), running: self.threading() })
     }
 
-    fn census(&self) -> Option<Census> {
+    fn thread_counts(&self) -> Option<ThreadCounts> {
         None
     }
 
@@ -282,7 +282,7 @@ impl Switchable for Cores {
         TierCounts {
             gathers: self.counts.gathers.load(Ordering::Relaxed),
             calls: self.counts.calls.load(Ordering::Relaxed),
-            up: self.clients.iter().map(|client| client.connected() as u64).sum(),
+            connected: self.clients.iter().map(|client| client.connected() as u64).sum(),
             ..TierCounts::default()
         }
     }

@@ -4,7 +4,7 @@ use super::gather::Gather;
 use std::sync::{Mutex, PoisonError};
 
 /// Records that are kept; more are given back.
-const KEPT: usize = 4_096;
+const POOL_MAX: usize = 4_096;
 
 /// Spare records of a tier. Threads that begin requests take them, and those that end requests bring them back.
 pub(super) struct Pool<S>(Mutex<Vec<Box<Gather<S>>>>);
@@ -20,7 +20,7 @@ impl<S: Default> Pool<S> {
 
     pub(super) fn keep(&self, gather: Box<Gather<S>>) {
         let mut spare = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if spare.len() < KEPT {
+        if spare.len() < POOL_MAX {
             spare.push(gather);
         }
     }

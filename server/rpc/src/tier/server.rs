@@ -1,26 +1,26 @@
 //! Starting a tier, looking at it, changing its threading model, stopping it.
 
-use super::duties::{Counts, Observer, Shared, Tier as Duties};
-use super::governed::Governed;
+use super::backend_credits::{BackendCredits, LeafCounts};
 use super::governor::Governor;
 use super::leaves::{Leaves, Links};
+use super::policy_factory::PolicyFactory;
 use super::pool::Pool;
-use super::purses::{LeafCounts, Purses};
+use super::runtime::{Observer, SharedShard, TierRuntime as Duties, WorkCounters};
 use super::service::MidTier;
 use super::shard::Shard;
-use super::watched::Tiered;
-use crate::server::execute::Elsewhere;
+use super::source::TierSource;
+use crate::server::executor::ExternalExecutor;
 use crate::server::protocol::Rpc;
 use crate::server::{Builder, Server, ServerError};
 use leeward_core::params::ParamError;
 use leeward_core::server::Gauges;
 use leeward_core::units::Nanos;
 use leeward_engine::statistics::Statistics;
-use leeward_engine::wait::Alarm;
-use leeward_engine::{Running, Source};
+use leeward_engine::wait::ThreadWaker;
+use leeward_engine::{RunningServer, Source};
 use leeward_runtime::CoreUsage;
-use leeward_runtime::crew::{Census, Control, Crew, crew_size};
-use leeward_threading::{ArrivalRing, Setup, ThreadGauges, Threading, ThreadingPolicy};
+use leeward_runtime::thread_pool::{PoolControl, ThreadCounts, ThreadPool, pool_size};
+use leeward_threading::{ArrivalRing, Setup, ThreadGauges, ThreadingPolicy, ThreadingSetup};
 use std::io;
 use std::net::SocketAddr;
 use std::ops::Deref;
@@ -45,7 +45,7 @@ pub enum TierError {
     Client(String),
     /// A leaf is not the one that the service needs; in words.
     #[error("{0}")]
-    Misfit(String),
+    WrongLeaf(String),
     /// The setup needs more threads than the tier shall have.
     #[error("{setup} needs {needed} threads; accepted: up to {most}")]
     Threads {
@@ -60,9 +60,9 @@ pub enum TierError {
     #[error("{asked} while {running} runs; accepted: setups instead of setups")]
     Kind {
         /// Model that was asked for.
-        asked: Threading,
+        asked: ThreadingSetup,
         /// Model that runs.
-        running: Threading,
+        running: ThreadingSetup,
     },
 }
 
@@ -75,8 +75,8 @@ impl From<io::Error> for TierError {
 /// How a tier works.
 pub struct Options {
     pub(super) leaves: Leaves,
-    pub(super) threading: Threading,
-    pub(super) most: Option<u32>,
+    pub(super) threading: ThreadingSetup,
+    pub(super) max_threads: Option<u32>,
     pub(super) seed: u64,
     pub(super) observer: Option<Observer>,
     pub(super) policy: Option<Box<dyn ThreadingPolicy>>,
@@ -94,28 +94,36 @@ impl std::fmt::Debug for Options {
 
 impl Options {
     /// Asks these leaves, at first with this threading model.
-    pub fn new(leaves: Leaves, threading: impl Into<Threading>) -> Self {
-        Options { leaves, threading: threading.into(), most: None, seed: 1, observer: None, policy: None, cpus: 1 }
+    pub fn new(leaves: Leaves, threading: impl Into<ThreadingSetup>) -> Self {
+        Options {
+            leaves,
+            threading: threading.into(),
+            max_threads: None,
+            seed: 1,
+            observer: None,
+            policy: None,
+            cpus: 1,
+        }
     }
 
     /// Asks these leaves, with whatever setups the policy wants, on so many CPUs.
-    pub fn governed(leaves: Leaves, policy: Box<dyn ThreadingPolicy>, cpus: u16) -> Self {
-        let most = policy.choices().iter().map(Threading::threads).max();
-        Options { most, cpus, ..Options::new(leaves, policy.initial()) }.with(policy)
+    pub fn with_policy(leaves: Leaves, policy: Box<dyn ThreadingPolicy>, cpus: u16) -> Self {
+        let most = policy.choices().iter().map(ThreadingSetup::threads).max();
+        Options { max_threads: most, cpus, ..Options::new(leaves, policy.initial()) }.set_policy(policy)
     }
 
-    fn with(mut self, policy: Box<dyn ThreadingPolicy>) -> Self {
+    fn set_policy(mut self, policy: Box<dyn ThreadingPolicy>) -> Self {
         self.policy = Some(policy);
         self
     }
 
     /// The same with a policy, unless there is one.
-    pub(super) fn or_governed(self, governed: Option<&Governed>) -> Self {
+    pub(super) fn or_policy(self, governed: Option<&PolicyFactory>) -> Self {
         match governed {
             Some(governed) if self.policy.is_none() => {
                 let (policy, cpus) = governed.policy();
-                let most = policy.choices().iter().map(Threading::threads).max().max(self.most);
-                Options { most, cpus, threading: policy.initial(), policy: Some(policy), ..self }
+                let most = policy.choices().iter().map(ThreadingSetup::threads).max().max(self.max_threads);
+                Options { max_threads: most, cpus, threading: policy.initial(), policy: Some(policy), ..self }
             }
             _ => self,
         }
@@ -124,8 +132,8 @@ impl Options {
     /// Threads that any setup of this tier may need, at most: as many and two more are there from the start, and parked while they have
     /// nothing to do. Default: those of the first setup.
     #[must_use]
-    pub fn most_threads(mut self, most: u32) -> Self {
-        self.most = Some(most);
+    pub fn max_threads(mut self, most: u32) -> Self {
+        self.max_threads = Some(most);
         self
     }
 
@@ -146,12 +154,12 @@ impl Options {
 
 /// Counts of calls that did not go the plain way, over all threads of a tier.
 #[derive(Debug, Default)]
-pub(super) struct FanOut {
+pub(super) struct FanoutCounters {
     pub(super) late: AtomicU64,
     pub(super) hedged: AtomicU64,
     pub(super) retried: AtomicU64,
     pub(super) cancelled: AtomicU64,
-    pub(super) purses: Purses,
+    pub(super) credits: BackendCredits,
 }
 
 /// Requests of a tier and their calls.
@@ -172,11 +180,11 @@ pub struct TierCounts {
     /// Calls that were given up because enough had come.
     pub cancelled: u64,
     /// Connections of async setups that are there.
-    pub up: u64,
+    pub connected: u64,
     /// Changes of setup.
     pub switches: u64,
     /// Times that the system refused what connections need.
-    pub broken: u64,
+    pub system_errors: u64,
 }
 
 /// A running tier. Dropping it does not stop it: see [`Tier::stop`].
@@ -204,7 +212,7 @@ impl Tier {
     ///
     /// # Errors
     /// What made a thread end before its time.
-    pub fn stop(self) -> io::Result<leeward_host::Counts> {
+    pub fn stop(self) -> io::Result<leeward_host::RequestCounts> {
         self.server.stop()
     }
 }
@@ -223,9 +231,9 @@ pub struct Switch(pub(super) Arc<dyn Switchable>);
 
 /// A running tier, whatever its service.
 pub(super) trait Switchable: Send + Sync {
-    fn threading(&self) -> Threading;
+    fn threading(&self) -> ThreadingSetup;
     fn change(&self, setup: &Setup) -> Result<(), TierError>;
-    fn census(&self) -> Option<Census>;
+    fn thread_counts(&self) -> Option<ThreadCounts>;
     fn gauges(&self) -> Option<ThreadGauges> {
         None
     }
@@ -235,7 +243,7 @@ pub(super) trait Switchable: Send + Sync {
 
 impl Switch {
     /// The model that holds.
-    pub fn threading(&self) -> Threading {
+    pub fn threading(&self) -> ThreadingSetup {
         self.0.threading()
     }
 
@@ -243,17 +251,17 @@ impl Switch {
     ///
     /// # Errors
     /// The setup needs more threads than the tier has, or the tier runs on cores.
-    pub fn change(&self, threading: impl Into<Threading>) -> Result<(), TierError> {
+    pub fn change(&self, threading: impl Into<ThreadingSetup>) -> Result<(), TierError> {
         match threading.into() {
-            Threading::Setup(setup) => self.0.change(&setup),
+            ThreadingSetup::Setup(setup) => self.0.change(&setup),
             asked if asked == self.threading() => Ok(()),
             asked => Err(TierError::Kind { asked, running: self.threading() }),
         }
     }
 
     /// Counts of threads by what they do; `None` for cores.
-    pub fn census(&self) -> Option<Census> {
-        self.0.census()
+    pub fn thread_counts(&self) -> Option<ThreadCounts> {
+        self.0.thread_counts()
     }
 
     /// State of the policy; `None` without one.
@@ -272,17 +280,17 @@ impl Switch {
     }
 }
 
-struct Engine<M: MidTier> {
-    duties: Arc<Duties<M>>,
-    crew: Crew,
+struct RunningTier<M: MidTier> {
+    runtime: Arc<Duties<M>>,
+    thread_pool: ThreadPool,
     /// CPUs that the crew may use.
     cpus: u64,
 }
 
 /// The part of a running tier that outlives its server.
-struct Handle<M: MidTier> {
-    duties: Arc<Duties<M>>,
-    most: u32,
+struct TierHandle<M: MidTier> {
+    runtime: Arc<Duties<M>>,
+    max_threads: u32,
 }
 
 /// Starts a tier with a crew.
@@ -294,9 +302,9 @@ pub(super) fn start<M: MidTier>(
     service: M,
 ) -> Result<Tier, TierError> {
     let (port, payload) = builder.into_parts();
-    let most = options.most.unwrap_or(0).max(setup.threads()).min(u32::from(u16::MAX) - 2);
+    let most = options.max_threads.unwrap_or(0).max(setup.threads()).min(u32::from(u16::MAX) - 2);
     check(&setup, most)?;
-    let settings = Arc::new(options.leaves.0.under(port.slo));
+    let settings = Arc::new(options.leaves.0.with_objective(port.slo));
     // Asked once here: a connection that could not be made later would be an unreachable leaf.
     let _ = settings.parts()?;
     let cpus = port.options.cpus.clone();
@@ -304,26 +312,27 @@ pub(super) fn start<M: MidTier>(
     let slo = port.slo;
     let ring = options.policy.is_some().then(|| Arc::new(ArrivalRing::new()));
     let cancels = Arc::default();
-    let execute = || Elsewhere { arrivals: ring.clone() };
-    let front = port.start_front(address, |handle| Rpc::new(execute(), handle.clone(), payload, &cancels))?;
+    let execute = || ExternalExecutor { arrivals: ring.clone() };
+    let front = port.start_event_loop(address, |handle| Rpc::new(execute(), handle.clone(), payload, &cancels))?;
     let governor = options.policy.zip(ring).map(|(policy, ring)| Governor::new(policy, ring, options.cpus, slo));
     let clock = front.handle().shared().clock.clone();
-    let threads = crew_size(most);
-    let alarms: Arc<[Alarm]> = (0..threads).map(|_| Alarm::new()).collect::<io::Result<_>>()?;
+    let threads = pool_size(most);
+    let alarms: Arc<[ThreadWaker]> = (0..threads).map(|_| ThreadWaker::new()).collect::<io::Result<_>>()?;
     let rung = Arc::clone(&alarms);
-    let control = Arc::new(Control::new(threads, &setup, move |thread| rung[thread].ring()));
+    let control = Arc::new(PoolControl::new(threads, &setup, move |thread| rung[thread].wake()));
     let count = match settings.links {
         Links::Shared => 1,
         Links::Sharded => u32::from(SHARDS_MAX).min(most).max(1),
     };
-    let fan_out = Arc::new(FanOut { purses: Purses::new(settings.leaves.len()), ..FanOut::default() });
+    let fan_out =
+        Arc::new(FanoutCounters { credits: BackendCredits::new(settings.leaves.len()), ..FanoutCounters::default() });
     let shard = |index: u32| {
         let shard = Shard::new(&settings, &clock, options.seed ^ (u64::from(index) << 32), &fan_out);
-        shard.map(|shard| Shared::new(shard.numbered(index as usize)))
+        shard.map(|shard| SharedShard::new(shard.with_index(index as usize)))
     };
     let shards = (0..count).map(shard).collect::<io::Result<Vec<_>>>()?;
     let duties = Arc::new(Duties {
-        front,
+        event_loop: front,
         cancels: Arc::clone(&cancels),
         control: Arc::clone(&control),
         service,
@@ -333,17 +342,17 @@ pub(super) fn start<M: MidTier>(
         alarms,
         shards,
         pool: Pool::new(),
-        counts: Counts::default(),
-        fan_out: Arc::clone(&fan_out),
+        counts: WorkCounters::default(),
+        fanout_counters: Arc::clone(&fan_out),
         seed: options.seed,
         observer: options.observer.map(Mutex::new),
         governor,
         gathering: AtomicUsize::new(0),
         cpu_ns: AtomicU64::new(0),
     });
-    let crew = Crew::start(&control, &duties, &clock, &cpus)?;
-    let switch = Handle::of(&duties, most);
-    let server = leeward_engine::Server::of(Engine { duties, crew, cpus: count_of_cpus });
+    let crew = ThreadPool::start(&control, &duties, &clock, &cpus)?;
+    let switch = TierHandle::switch(&duties, most);
+    let server = leeward_engine::Server::of(RunningTier { runtime: duties, thread_pool: crew, cpus: count_of_cpus });
     Ok(Tier::new(Server::from(server), switch))
 }
 
@@ -352,81 +361,81 @@ fn check(setup: &Setup, most: u32) -> Result<(), TierError> {
     if needed > most { Err(TierError::Threads { setup: *setup, needed, most }) } else { Ok(()) }
 }
 
-impl<M: MidTier> Switchable for Handle<M> {
-    fn threading(&self) -> Threading {
-        Threading::Setup(self.duties.control.setup())
+impl<M: MidTier> Switchable for TierHandle<M> {
+    fn threading(&self) -> ThreadingSetup {
+        ThreadingSetup::Setup(self.runtime.control.setup())
     }
 
     fn change(&self, setup: &Setup) -> Result<(), TierError> {
-        check(setup, self.most)?;
-        self.duties.control.change(setup);
+        check(setup, self.max_threads)?;
+        self.runtime.control.switch_setup(setup);
         Ok(())
     }
 
-    fn census(&self) -> Option<Census> {
-        Some(self.duties.control.census())
+    fn thread_counts(&self) -> Option<ThreadCounts> {
+        Some(self.runtime.control.thread_counts())
     }
 
     fn gauges(&self) -> Option<ThreadGauges> {
-        self.duties.governor.as_ref().map(Governor::gauges)
+        self.runtime.governor.as_ref().map(Governor::gauges)
     }
 
     fn counts(&self) -> TierCounts {
-        let Counts { gathers, calls, broken } = &self.duties.counts;
-        let FanOut { late, hedged, retried, cancelled, .. } = &*self.duties.fan_out;
+        let WorkCounters { gathers, calls, system_errors: broken } = &self.runtime.counts;
+        let FanoutCounters { late, hedged, retried, cancelled, .. } = &*self.runtime.fanout_counters;
         let mut counts = TierCounts {
             gathers: gathers.load(Ordering::Relaxed),
             calls: calls.load(Ordering::Relaxed),
-            broken: broken.load(Ordering::Relaxed),
+            system_errors: broken.load(Ordering::Relaxed),
             late: late.load(Ordering::Relaxed),
             hedged: hedged.load(Ordering::Relaxed),
             retried: retried.load(Ordering::Relaxed),
             cancelled: cancelled.load(Ordering::Relaxed),
-            switches: self.duties.control.switches(),
+            switches: self.runtime.control.switches(),
             ..TierCounts::default()
         };
-        for shared in &self.duties.shards {
+        for shared in &self.runtime.shards {
             let shard = shared.lock();
             counts.waiting += shard.waiting() as u64;
-            counts.up += shard.up() as u64;
+            counts.connected += shard.up_count() as u64;
         }
         counts
     }
 
     fn leaves(&self) -> Vec<(SocketAddr, LeafCounts)> {
-        let leaves = &self.duties.settings.leaves;
+        let leaves = &self.runtime.settings.leaves;
         let addresses = leaves.iter().filter_map(|leaf| leaf.addresses.first().copied());
-        addresses.zip(self.duties.fan_out.purses.told()).collect()
+        addresses.zip(self.runtime.fanout_counters.credits.leaf_counts()).collect()
     }
 }
 
-impl<M: MidTier> Handle<M> {
-    fn of(duties: &Arc<Duties<M>>, most: u32) -> Switch {
-        Switch(Arc::new(Handle { duties: Arc::clone(duties), most }))
+impl<M: MidTier> TierHandle<M> {
+    fn switch(duties: &Arc<Duties<M>>, most: u32) -> Switch {
+        Switch(Arc::new(TierHandle { runtime: Arc::clone(duties), max_threads: most }))
     }
 }
 
-impl<M: MidTier> Running for Engine<M> {
+impl<M: MidTier> RunningServer for RunningTier<M> {
     fn address(&self) -> SocketAddr {
-        self.duties.front.address()
+        self.runtime.event_loop.address()
     }
 
-    fn counts(&self) -> leeward_host::Counts {
-        self.duties.front.handle().counts()
+    fn counts(&self) -> leeward_host::RequestCounts {
+        self.runtime.event_loop.handle().counts()
     }
 
     fn gauges(&self) -> Gauges {
-        self.duties.front.handle().gauges()
+        self.runtime.event_loop.handle().gauges()
     }
 
     fn delay(&self) -> Nanos {
-        self.duties.front.handle().delay()
+        self.runtime.event_loop.handle().delay()
     }
 
     fn idle(&self) -> Nanos {
         // The crew has as many CPUs as the server was given; what its threads have not used of them was idle.
-        let had = Nanos(self.duties.clock.now().0.saturating_mul(self.cpus));
-        had.saturating_sub(Nanos(self.duties.cpu_ns.load(Ordering::Relaxed)))
+        let had = Nanos(self.runtime.clock.now().0.saturating_mul(self.cpus));
+        had.saturating_sub(Nanos(self.runtime.cpu_ns.load(Ordering::Relaxed)))
     }
 
     fn core_usage(&self) -> Option<CoreUsage> {
@@ -434,29 +443,29 @@ impl<M: MidTier> Running for Engine<M> {
     }
 
     fn statistics(&self) -> Statistics {
-        let cores = u64::from(self.duties.control.setup().threads());
-        Statistics { cores, ..self.duties.front.handle().statistics() }
+        let cores = u64::from(self.runtime.control.setup().threads());
+        Statistics { cores, ..self.runtime.event_loop.handle().statistics() }
     }
 
     fn source(&self) -> Option<Arc<dyn Source>> {
-        let switch = Handle::of(&self.duties, 0);
-        Some(Tiered::around(self.duties.front.handle().source()?, switch))
+        let switch = TierHandle::switch(&self.runtime, 0);
+        Some(TierSource::around(self.runtime.event_loop.handle().source()?, switch))
     }
 
     fn has_failed(&self) -> bool {
-        self.duties.control.is_stopping() || self.duties.front.has_failed()
+        self.runtime.control.is_stopping() || self.runtime.event_loop.has_failed()
     }
 
-    fn stop(self: Box<Self>) -> io::Result<leeward_host::Counts> {
-        let Engine { duties, crew, cpus: _ } = *self;
-        duties.front.stop();
+    fn stop(self: Box<Self>) -> io::Result<leeward_host::RequestCounts> {
+        let RunningTier { runtime: duties, thread_pool: crew, cpus: _ } = *self;
+        duties.event_loop.stop();
         duties.control.stop();
         crew.join()?;
         for shared in &duties.shards {
             shared.lock().leave();
         }
-        duties.front.handle().shared().close();
-        duties.front.outcome()?;
-        Ok(duties.front.handle().counts())
+        duties.event_loop.handle().shared().close();
+        duties.event_loop.outcome()?;
+        Ok(duties.event_loop.handle().counts())
     }
 }

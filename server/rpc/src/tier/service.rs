@@ -2,9 +2,9 @@
 //! can run it. Never here: threads, sockets, how replies are gathered.
 
 use super::calls::{CallList, Entry};
-use super::replies::{Came, ReplyList};
-use crate::server::{Failed, Request};
-use crate::wire::{DropReason, FailureCode, Method};
+use super::replies::{ReplyList, ReplyState};
+use crate::server::{HandlerError, Request};
+use crate::wire::{FailureCode, Method, RejectCode};
 use leeward_core::units::Nanos;
 
 /// A service that answers by asking leaves: one code for all threading models, sync and async ones (µTune §4 has an interface for each).
@@ -42,7 +42,7 @@ pub trait MidTier: Send + Sync + 'static {
 
     /// Names the leaves that a request will ask, as far as that can be told before its work: where leaves hand out credits, the request
     /// begins only when each of them lets a call go. Calls of others wait for their credits after the work. Default: all leaves.
-    fn needs(&self, _: &Request<'_>, needs: &mut Needs<'_>) {
+    fn required_leaves(&self, _: &Request<'_>, needs: &mut RequiredLeaves<'_>) {
         needs.all();
     }
 
@@ -56,7 +56,7 @@ pub trait MidTier: Send + Sync + 'static {
         state: &mut Self::State,
         calls: &mut Calls<'_>,
         reply: &mut Vec<u8>,
-    ) -> Result<Step, Failed>;
+    ) -> Result<Step, HandlerError>;
 
     /// Goes on with a request whose replies have come, or whose time for them is over. `reply` is as the last step left it. Further
     /// calls are a further gather.
@@ -69,21 +69,21 @@ pub trait MidTier: Send + Sync + 'static {
         came: &Replies<'_>,
         calls: &mut Calls<'_>,
         reply: &mut Vec<u8>,
-    ) -> Result<Step, Failed>;
+    ) -> Result<Step, HandlerError>;
 }
 
 /// How a request goes on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
     /// The calls are to be made, and the request goes on when this has come.
-    Gather(Enough),
+    Gather(GatherCondition),
     /// The reply stands.
     Done,
 }
 
 /// How much of what was asked for is needed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Enough {
+pub enum GatherCondition {
     /// A reply or a failure of every call, by the leaves' time-out at the latest.
     All,
     /// So many results, or the end of every call.
@@ -99,26 +99,26 @@ pub enum Enough {
     },
 }
 
-impl Enough {
+impl GatherCondition {
     /// Results after which a request goes on, of so many calls.
     pub(super) fn wanted(self, calls: usize) -> usize {
         match self {
-            Enough::Quorum(results) => usize::from(results).min(calls),
-            Enough::All | Enough::Within(_) | Enough::GoodEnough { .. } => usize::MAX,
+            GatherCondition::Quorum(results) => usize::from(results).min(calls),
+            GatherCondition::All | GatherCondition::Within(_) | GatherCondition::GoodEnough { .. } => usize::MAX,
         }
     }
 
     /// Results that are good enough in the end, of so many calls.
     pub(super) fn good_enough(self, calls: usize) -> usize {
         match self {
-            Enough::GoodEnough { percent, .. } => (calls * usize::from(percent.min(100))).div_ceil(100),
+            GatherCondition::GoodEnough { percent, .. } => (calls * usize::from(percent.min(100))).div_ceil(100),
             other => other.wanted(calls),
         }
     }
 
     /// How long a request waits at most, where leaves have so long.
-    pub(super) fn patience(self, timeout: Nanos) -> Nanos {
-        if let Enough::Within(span) = self { span.min(timeout) } else { timeout }
+    pub(super) fn timeout(self, timeout: Nanos) -> Nanos {
+        if let GatherCondition::Within(span) = self { span.min(timeout) } else { timeout }
     }
 }
 
@@ -128,26 +128,26 @@ pub struct LeafId(pub u16);
 
 /// Leaves that a request needs.
 #[derive(Debug)]
-pub struct Needs<'a> {
-    pub(super) named: &'a mut Vec<LeafId>,
-    pub(super) leaves: u16,
+pub struct RequiredLeaves<'a> {
+    pub(super) required: &'a mut Vec<LeafId>,
+    pub(super) leaf_count: u16,
 }
 
-impl Needs<'_> {
+impl RequiredLeaves<'_> {
     /// Leaves that there are.
     pub fn leaves(&self) -> impl Iterator<Item = LeafId> + use<> {
-        (0..self.leaves).map(LeafId)
+        (0..self.leaf_count).map(LeafId)
     }
 
     /// All leaves.
     pub fn all(&mut self) {
-        (0..self.leaves).for_each(|leaf| self.leaf(LeafId(leaf)));
+        (0..self.leaf_count).for_each(|leaf| self.leaf(LeafId(leaf)));
     }
 
     /// This leaf, for a call. One that there is not is not needed.
     pub fn leaf(&mut self, leaf: LeafId) {
-        if leaf.0 < self.leaves && self.named.len() < CALLS_MAX {
-            self.named.push(leaf);
+        if leaf.0 < self.leaf_count && self.required.len() < CALLS_MAX {
+            self.required.push(leaf);
         }
     }
 }
@@ -156,27 +156,27 @@ impl Needs<'_> {
 #[derive(Debug)]
 pub struct Calls<'a> {
     pub(super) list: &'a mut CallList,
-    pub(super) leaves: u16,
+    pub(super) leaf_count: u16,
 }
 
 impl Calls<'_> {
     /// All leaves.
     pub fn leaves(&self) -> impl Iterator<Item = LeafId> + use<> {
-        (0..self.leaves).map(LeafId)
+        (0..self.leaf_count).map(LeafId)
     }
 
     /// Calls `method` of a leaf. `write` appends the argument. A call of a leaf that there is not, or beyond [`CALLS_MAX`], ends as
     /// [`LeafError::Refused`].
-    pub fn call(&mut self, leaf: LeafId, method: Method, write: impl FnOnce(&mut Vec<u8>)) -> Asked<'_> {
-        Asked(self.list.push(leaf, method, write))
+    pub fn call(&mut self, leaf: LeafId, method: Method, write: impl FnOnce(&mut Vec<u8>)) -> CallBuilder<'_> {
+        CallBuilder(self.list.push(leaf, method, write))
     }
 }
 
 /// A call that was made, for what else is to be said of it.
 #[derive(Debug)]
-pub struct Asked<'a>(Option<&'a mut Entry>);
+pub struct CallBuilder<'a>(Option<&'a mut Entry>);
 
-impl Asked<'_> {
+impl CallBuilder<'_> {
     /// The call changes nothing: it may be executed twice, and it may be cancelled when enough others have come.
     pub fn repeatable(mut self) -> Self {
         if let Some(call) = &mut self.0 {
@@ -189,7 +189,7 @@ impl Asked<'_> {
     /// [`Asked::repeatable`] does.
     pub fn or(mut self, leaf: LeafId) -> Self {
         if let Some(call) = &mut self.0 {
-            (call.is_repeatable, call.other) = (true, Some(leaf));
+            (call.is_repeatable, call.alternate) = (true, Some(leaf));
         }
         self
     }
@@ -205,20 +205,20 @@ pub struct Replies<'a>(pub(super) &'a ReplyList);
 impl<'a> Replies<'a> {
     /// How many calls there were.
     pub fn len(&self) -> usize {
-        self.0.came.len()
+        self.0.replies.len()
     }
 
     /// Whether there was no call.
     pub fn is_empty(&self) -> bool {
-        self.0.came.is_empty()
+        self.0.replies.is_empty()
     }
 
     /// Reply to the call at this place; [`Reply::Missing`] if there was none.
     pub fn get(&self, place: usize) -> Reply<'a> {
-        match self.0.came.get(place) {
-            Some(Came::Result { from, to }) => Reply::Result(&self.0.bytes[*from..*to]),
-            Some(Came::Failed(error)) => Reply::Failed(*error),
-            Some(Came::Missing) | None => Reply::Missing,
+        match self.0.replies.get(place) {
+            Some(ReplyState::Result { from, to }) => Reply::Result(&self.0.bytes[*from..*to]),
+            Some(ReplyState::Failed(error)) => Reply::Failed(*error),
+            Some(ReplyState::Missing) | None => Reply::Missing,
         }
     }
 
@@ -245,17 +245,17 @@ pub enum Reply<'a> {
 pub enum LeafError {
     /// The leaf has rejected it.
     #[error("the leaf has rejected the call: {0:?}")]
-    Dropped(DropReason),
+    Rejected(RejectCode),
     /// The leaf has executed it in vain.
     #[error("the leaf has no result: {0:?}")]
     Failed(FailureCode),
     /// The call has not left: it waited too long for permission, or too many did.
     #[error("the call has not left")]
-    Held,
+    NotSent,
     /// There is no connection, or it was lost.
     #[error("no connection to the leaf")]
     Disconnected,
     /// The argument is longer than the leaf accepts, there is no such leaf, or there are too many calls.
     #[error("a call that can't be made")]
-    Refused,
+    Invalid,
 }

@@ -2,13 +2,13 @@
 //! their clients and their server. No time is asserted; sleeps are there to be waited for.
 
 use super::TRANSPORT;
-use crate::asker::Peer;
-use crate::serving::{Serve, over};
-use leeward_core::params::Raw;
+use crate::raw_client::RawClient;
+use crate::serve::{Serve, over};
+use leeward_core::params::RawParam;
 use leeward_core::units::Nanos;
-use leeward_rpc::server::{AsyncHandler, Builder, Failed, OwnedRequest, Server};
+use leeward_rpc::server::{AsyncHandler, Builder, HandlerError, OwnedRequest, Server};
 use leeward_rpc::wire::Method;
-use leeward_runtime::Idle;
+use leeward_runtime::IdlePolicy;
 use leeward_runtime::tasks::{current_core, yield_now};
 use leeward_runtime::timers::{self, Sleep, sleep, sleep_until, timeout};
 use leeward_testkit::wait::until;
@@ -20,16 +20,16 @@ use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Wake, Waker};
 use std::time::Duration;
 
-const IDLES: [Idle; 3] = [Idle::Spin, Idle::Adaptive(Nanos::from_micros(50)), Idle::Block];
+const IDLES: [IdlePolicy; 3] = [IdlePolicy::Spin, IdlePolicy::Adaptive(Nanos::from_micros(50)), IdlePolicy::Block];
 
 /// Something that one waits for and another gives, each from wherever it is.
 #[derive(Default)]
-struct Gate {
+struct Signal {
     open: AtomicBool,
     waiting: Mutex<Vec<Waker>>,
 }
 
-impl Gate {
+impl Signal {
     fn open(&self) {
         self.open.store(true, Ordering::SeqCst);
         let waiting = std::mem::take(&mut *self.waiting.lock().unwrap());
@@ -50,16 +50,16 @@ impl Gate {
 }
 
 /// Counts what is alive.
-struct Alive(Arc<AtomicUsize>);
+struct LiveCounter(Arc<AtomicUsize>);
 
-impl Alive {
+impl LiveCounter {
     fn new(count: &Arc<AtomicUsize>) -> Self {
         count.fetch_add(1, Ordering::SeqCst);
-        Alive(Arc::clone(count))
+        LiveCounter(Arc::clone(count))
     }
 }
 
-impl Drop for Alive {
+impl Drop for LiveCounter {
     fn drop(&mut self) {
         self.0.fetch_sub(1, Ordering::SeqCst);
     }
@@ -85,17 +85,17 @@ fn block_on<F: Future>(future: F) -> F::Output {
     }
 }
 
-fn builder(cores: usize, idle: Idle) -> Builder {
+fn builder(cores: usize, idle: IdlePolicy) -> Builder {
     // An objective so long that a busy machine is no overload.
     let builder = Server::builder().objective(Nanos::from_micros(10), Nanos::from_secs(10));
     over(TRANSPORT, builder).cores(cores).idle(idle)
 }
 
-fn start<H: AsyncHandler>(cores: usize, idle: Idle, handler: H) -> Server {
+fn start<H: AsyncHandler>(cores: usize, idle: IdlePolicy, handler: H) -> Server {
     builder(cores, idle).serve_async(handler).unwrap()
 }
 
-fn is_answered(peer: &mut Peer) {
+fn is_answered(peer: &mut RawClient) {
     let answer = peer.answer().unwrap();
     assert!(answer.starts_with("Response"), "{answer}");
 }
@@ -104,24 +104,24 @@ fn is_answered(peer: &mut Peer) {
 fn is_balanced(server: &Server) {
     until("all connections closed", || server.counts().connections == 0);
     let counts = server.counts();
-    assert_eq!(counts.received, counts.completed + counts.dropped + counts.abandoned, "{counts:?}");
+    assert_eq!(counts.received, counts.completed + counts.rejected + counts.abandoned, "{counts:?}");
 }
 
 /// Sleeps for as many microseconds as the method says, in halves, under a time-out.
-async fn sleeper(request: OwnedRequest) -> Result<Vec<u8>, Failed> {
+async fn sleeper(request: OwnedRequest) -> Result<Vec<u8>, HandlerError> {
     let half = Nanos::from_micros(u64::from(request.method.0) / 2);
-    let before = timers::now().ok_or(Failed::UnknownMethod)?;
+    let before = timers::now().ok_or(HandlerError::UnknownMethod)?;
     sleep(half).await;
     let slept = timeout(Nanos::from_secs(1_000), sleep_until(before + half * 2)).await;
     let early = timers::now().is_none_or(|now| now < before + half * 2);
-    if slept.is_err() || early { Err(Failed::UnknownMethod) } else { Ok(request.payload) }
+    if slept.is_err() || early { Err(HandlerError::UnknownMethod) } else { Ok(request.payload) }
 }
 
 #[test]
 fn sleeping_is_answered_with_every_idle_policy_and_number_of_cores() {
     for (cores, idle) in [1, 3].into_iter().flat_map(|cores| IDLES.map(|idle| (cores, idle))) {
         let server = start(cores, idle, sleeper);
-        let mut peers: Vec<Peer> = (0..4).map(|_| Peer::registered(&server)).collect();
+        let mut peers: Vec<RawClient> = (0..4).map(|_| RawClient::registered(&server)).collect();
         for span in [0, 1, 50, 700, 3_000] {
             peers.iter_mut().for_each(|peer| peer.call(1, span, &[b"a", b"b", b"c", b"d", b"e"]));
             for peer in &mut peers {
@@ -138,7 +138,7 @@ fn sleeping_is_answered_with_every_idle_policy_and_number_of_cores() {
 #[test]
 fn more_cores_than_the_machine_has() {
     let server = start(std::thread::available_parallelism().map_or(4, |cpus| cpus.get() * 2), IDLES[1], sleeper);
-    let mut peers: Vec<Peer> = (0..10).map(|_| Peer::registered(&server)).collect();
+    let mut peers: Vec<RawClient> = (0..10).map(|_| RawClient::registered(&server)).collect();
     for _ in 0..10 {
         peers.iter_mut().for_each(|peer| peer.call(1, 100, &[b"a", b"b", b"c"]));
         peers.iter_mut().for_each(|peer| (0..3).for_each(|_| is_answered(peer)));
@@ -150,8 +150,8 @@ fn more_cores_than_the_machine_has() {
 fn every_controller_takes_tasks() {
     for algorithm in leeward_controllers::builtin().algorithms() {
         let params = algorithm.params(&[]).unwrap();
-        let server = builder(3, Idle::Block).admission(algorithm, params).serve_async(sleeper).unwrap();
-        let mut peers: Vec<Peer> = (0..5).map(|_| Peer::registered(&server)).collect();
+        let server = builder(3, IdlePolicy::Block).admission(algorithm, params).serve_async(sleeper).unwrap();
+        let mut peers: Vec<RawClient> = (0..5).map(|_| RawClient::registered(&server)).collect();
         let mut request = 0;
         for _ in 0..10 {
             for peer in &mut peers {
@@ -174,7 +174,7 @@ fn every_controller_takes_tasks() {
 
 #[test]
 fn one_that_yields_keeps_no_one_from_the_network() {
-    for (cores, idle) in [(1, Idle::Spin), (1, Idle::Block), (3, Idle::Block)] {
+    for (cores, idle) in [(1, IdlePolicy::Spin), (1, IdlePolicy::Block), (3, IdlePolicy::Block)] {
         let flag = AtomicBool::new(false);
         let flag = Arc::new(flag);
         let server = start(cores, idle, move |request: OwnedRequest| {
@@ -191,7 +191,7 @@ fn one_that_yields_keeps_no_one_from_the_network() {
                 Ok(Vec::new())
             }
         });
-        let mut peer = Peer::registered(&server);
+        let mut peer = RawClient::registered(&server);
         peer.call(1, 1, &[b"", b"", b""]);
         until("received", || server.counts().received == 3);
         peer.call(4, 2, &[b""]);
@@ -204,7 +204,7 @@ fn one_that_yields_keeps_no_one_from_the_network() {
 fn a_wake_up_from_another_thread_is_never_lost() {
     for (cores, idle) in [1, 3].into_iter().flat_map(|cores| IDLES.map(|idle| (cores, idle))) {
         let server = start(cores, idle, |request: OwnedRequest| async move {
-            let gate = Arc::new(Gate::default());
+            let gate = Arc::new(Signal::default());
             let opener = Arc::clone(&gate);
             let pause = Duration::from_micros(u64::from(request.method.0));
             let thread = std::thread::spawn(move || {
@@ -213,10 +213,10 @@ fn a_wake_up_from_another_thread_is_never_lost() {
                 opener.open();
             });
             gate.passed().await;
-            thread.join().map_err(|_| Failed::UnknownMethod)?;
+            thread.join().map_err(|_| HandlerError::UnknownMethod)?;
             Ok(request.payload)
         });
-        let mut peer = Peer::registered(&server);
+        let mut peer = RawClient::registered(&server);
         // Around the moment at which a core goes to sleep. A lost wake-up would last until the core's longest sleep.
         for request in 1..=100 {
             peer.call(request, (request % 10 * 20) as u32, &[b"x"]);
@@ -229,9 +229,9 @@ fn a_wake_up_from_another_thread_is_never_lost() {
 #[test]
 fn tasks_wake_each_other_across_cores() {
     for cores in [1, 3] {
-        let gate = Arc::new(Gate::default());
+        let gate = Arc::new(Signal::default());
         let handlers_gate = Arc::clone(&gate);
-        let server = start(cores, Idle::Block, move |request: OwnedRequest| {
+        let server = start(cores, IdlePolicy::Block, move |request: OwnedRequest| {
             let gate = Arc::clone(&handlers_gate);
             async move {
                 match request.method {
@@ -241,7 +241,7 @@ fn tasks_wake_each_other_across_cores() {
                 Ok(request.payload)
             }
         });
-        let mut peers: Vec<Peer> = (0..6).map(|_| Peer::registered(&server)).collect();
+        let mut peers: Vec<RawClient> = (0..6).map(|_| RawClient::registered(&server)).collect();
         peers.iter_mut().for_each(|peer| peer.call(1, 1, &[b"a", b"b"]));
         until("all wait", || gate.waiting.lock().unwrap().len() == 12);
         // What waits by its own will is no queueing delay.
@@ -257,18 +257,20 @@ fn tasks_wake_each_other_across_cores() {
 fn a_time_out_drops_what_took_too_long() {
     let alive = Arc::new(AtomicUsize::new(0));
     let count = Arc::clone(&alive);
-    let server = start(1, Idle::Block, move |_: OwnedRequest| {
-        let alive = Alive::new(&count);
+    let server = start(1, IdlePolicy::Block, move |_: OwnedRequest| {
+        let alive = LiveCounter::new(&count);
         async move {
             let forever = async move {
                 let _alive = alive;
                 pending::<()>().await;
             };
-            timeout(Nanos::from_micros(300), forever).await.map_err(|elapsed| Failed::Because(elapsed.to_string()))?;
+            timeout(Nanos::from_micros(300), forever)
+                .await
+                .map_err(|elapsed| HandlerError::Message(elapsed.to_string()))?;
             Ok(Vec::new())
         }
     });
-    let mut peer = Peer::registered(&server);
+    let mut peer = RawClient::registered(&server);
     for request in 1..=5 {
         peer.call(request, 1, &[b""]);
         let answer = peer.answer().unwrap();
@@ -279,9 +281,9 @@ fn a_time_out_drops_what_took_too_long() {
 }
 
 /// Panics when it is dropped.
-struct Grenade;
+struct PanicOnDrop;
 
-impl Drop for Grenade {
+impl Drop for PanicOnDrop {
     fn drop(&mut self) {
         panic!("as asked, when dropped");
     }
@@ -290,7 +292,7 @@ impl Drop for Grenade {
 #[test]
 fn a_panic_fails_one_request() {
     for cores in [1, 3] {
-        let server = start(cores, Idle::Block, |request: OwnedRequest| async move {
+        let server = start(cores, IdlePolicy::Block, |request: OwnedRequest| async move {
             match request.method {
                 Method(1) => panic!("as asked, at once"),
                 Method(2) => {
@@ -298,30 +300,30 @@ fn a_panic_fails_one_request() {
                     panic!("as asked, later");
                 }
                 Method(3) => {
-                    let _grenade = Grenade;
+                    let _grenade = PanicOnDrop;
                     Ok(Vec::new())
                 }
                 Method(4) => {
-                    let _grenade = Grenade;
+                    let _grenade = PanicOnDrop;
                     pending().await
                 }
                 _ => Ok(request.payload),
             }
         });
         for method in 1..=3 {
-            let mut peer = Peer::registered(&server);
+            let mut peer = RawClient::registered(&server);
             peer.call(1, method, &[b""]);
             let answer = peer.answer().unwrap();
             assert!(answer.starts_with("Failure") && answer.contains("panicked"), "{method}: {answer}");
             peer.call(2, 9, &[b"still there"]);
             is_answered(&mut peer);
         }
-        let mut leaves = Peer::registered(&server);
+        let mut leaves = RawClient::registered(&server);
         leaves.call(1, 4, &[b""]);
         until("received", || server.counts().received == 7);
         drop(leaves);
         is_balanced(&server);
-        let mut peer = Peer::registered(&server);
+        let mut peer = RawClient::registered(&server);
         peer.call(1, 9, &[b"still there"]);
         is_answered(&mut peer);
         server.stop().unwrap();
@@ -330,11 +332,11 @@ fn a_panic_fails_one_request() {
 
 #[test]
 fn a_client_that_leaves_takes_its_tasks_along() {
-    for (cores, idle) in [(1, Idle::Spin), (1, Idle::Block), (3, Idle::Block)] {
+    for (cores, idle) in [(1, IdlePolicy::Spin), (1, IdlePolicy::Block), (3, IdlePolicy::Block)] {
         let alive = Arc::new(AtomicUsize::new(0));
         let count = Arc::clone(&alive);
         let server = start(cores, idle, move |request: OwnedRequest| {
-            let alive = Alive::new(&count);
+            let alive = LiveCounter::new(&count);
             async move {
                 let _alive = alive;
                 match request.method {
@@ -348,7 +350,7 @@ fn a_client_that_leaves_takes_its_tasks_along() {
             }
         });
         for round in 1..=3 {
-            let mut peers: Vec<Peer> = (0..5).map(|_| Peer::registered(&server)).collect();
+            let mut peers: Vec<RawClient> = (0..5).map(|_| RawClient::registered(&server)).collect();
             for peer in &mut peers {
                 (1..=3).for_each(|method| peer.call(u64::from(method) * 10, method, &[b"a", b"b"]));
             }
@@ -365,8 +367,8 @@ fn a_client_that_leaves_takes_its_tasks_along() {
 #[test]
 fn a_stop_waits_for_tasks_that_end() {
     for cores in [1, 3] {
-        let server = start(cores, Idle::Block, sleeper);
-        let mut peers: Vec<Peer> = (0..4).map(|_| Peer::registered(&server)).collect();
+        let server = start(cores, IdlePolicy::Block, sleeper);
+        let mut peers: Vec<RawClient> = (0..4).map(|_| RawClient::registered(&server)).collect();
         peers.iter_mut().for_each(|peer| peer.call(1, 60_000, &[b"a", b"b"]));
         until("received", || server.counts().received == 8);
         server.stop().unwrap();
@@ -380,13 +382,13 @@ fn a_stop_waits_for_tasks_that_end() {
 
 #[test]
 fn a_stop_drops_tasks_that_never_end() {
-    for (cores, idle) in [(1, Idle::Spin), (1, Idle::Block), (3, Idle::Block)] {
-        let (alive, gate) = (Arc::new(AtomicUsize::new(0)), Arc::new(Gate::default()));
+    for (cores, idle) in [(1, IdlePolicy::Spin), (1, IdlePolicy::Block), (3, IdlePolicy::Block)] {
+        let (alive, gate) = (Arc::new(AtomicUsize::new(0)), Arc::new(Signal::default()));
         let (count, never) = (Arc::clone(&alive), Arc::clone(&gate));
         let slept: Arc<Mutex<Option<Sleep>>> = Arc::default();
         let kept = Arc::clone(&slept);
         let handler = move |request: OwnedRequest| {
-            let (alive, never, kept) = (Alive::new(&count), Arc::clone(&never), Arc::clone(&kept));
+            let (alive, never, kept) = (LiveCounter::new(&count), Arc::clone(&never), Arc::clone(&kept));
             async move {
                 let _alive = alive;
                 *kept.lock().unwrap() = Some(sleep(Nanos::MAX));
@@ -401,7 +403,7 @@ fn a_stop_drops_tasks_that_never_end() {
             }
         };
         let server = builder(cores, idle).drain(Nanos::from_millis(30)).serve_async(handler).unwrap();
-        let mut peers: Vec<Peer> = (0..4).map(|_| Peer::registered(&server)).collect();
+        let mut peers: Vec<RawClient> = (0..4).map(|_| RawClient::registered(&server)).collect();
         for peer in &mut peers {
             (1..=3).for_each(|method| peer.call(u64::from(method) * 10, method, &[b"a", b"b"]));
         }
@@ -420,8 +422,8 @@ fn a_stop_drops_tasks_that_never_end() {
 
 #[test]
 fn a_sleep_may_be_waited_for_on_another_thread() {
-    let server = start(1, Idle::Block, |request: OwnedRequest| async move {
-        let gate = Arc::new(Gate::default());
+    let server = start(1, IdlePolicy::Block, |request: OwnedRequest| async move {
+        let gate = Arc::new(Signal::default());
         let opener = Arc::clone(&gate);
         let sleep = sleep(Nanos::from_micros(200));
         let here = current_core();
@@ -433,10 +435,10 @@ fn a_sleep_may_be_waited_for_on_another_thread() {
         gate.passed().await;
         match (here, thread.join()) {
             (Some(0), Ok(None)) => Ok(request.payload),
-            _ => Err(Failed::UnknownMethod),
+            _ => Err(HandlerError::UnknownMethod),
         }
     });
-    let mut peer = Peer::registered(&server);
+    let mut peer = RawClient::registered(&server);
     for request in 1..=20 {
         peer.call(request, 1, &[b"x"]);
         is_answered(&mut peer);
@@ -451,8 +453,8 @@ fn a_plain_handler_may_wait_too_though_it_should_not() {
         reply.push(u8::from(current_core().is_none()));
         Ok(())
     };
-    let server = builder(1, Idle::Block).serve(handler).unwrap();
-    let mut peer = Peer::registered(&server);
+    let server = builder(1, IdlePolicy::Block).serve(handler).unwrap();
+    let mut peer = RawClient::registered(&server);
     peer.call(1, 1, &[b""]);
     assert!(peer.answer().unwrap().contains("[1]"));
     server.stop().unwrap();
@@ -472,22 +474,24 @@ fn a_first_request_waits_like_any_other() {
 }
 
 #[derive(Debug)]
-struct Answers {
+struct AnswerTally {
     served: usize,
     dropped: usize,
 }
 
 /// Three clients ask one core for a second each, all at once, with an objective that leaves no room for a second of waiting.
-fn answers_after_a_wait(have_asked_before: bool) -> Answers {
+fn answers_after_a_wait(have_asked_before: bool) -> AnswerTally {
     // What has waited for most of the objective is too old. Credit schemes say so of an overload alone.
     let algorithm = leeward_controllers::builtin().find("edge").unwrap().clone();
+    let builder = over(TRANSPORT, Server::builder())
+        .objective(Nanos::from_micros(10), Nanos::from_secs(1))
+        .idle(IdlePolicy::Block);
     let builder =
-        over(TRANSPORT, Server::builder()).objective(Nanos::from_micros(10), Nanos::from_secs(1)).idle(Idle::Block);
-    let builder = builder.admission(&algorithm, algorithm.params(&[("lateness", Raw::Text("800ms".into()))]).unwrap());
+        builder.admission(&algorithm, algorithm.params(&[("lateness", RawParam::Text("800ms".into()))]).unwrap());
     let (alive, free) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicBool::new(false)));
     let (count, freed) = (Arc::clone(&alive), Arc::clone(&free));
     let handler = move |request: OwnedRequest| {
-        let (alive, freed) = (Alive::new(&count), Arc::clone(&freed));
+        let (alive, freed) = (LiveCounter::new(&count), Arc::clone(&freed));
         async move {
             let _alive = alive;
             match request.method {
@@ -501,8 +505,8 @@ fn answers_after_a_wait(have_asked_before: bool) -> Answers {
         }
     };
     let server = builder.serve_async(handler).unwrap();
-    let mut first = Peer::registered(&server);
-    let mut others: Vec<Peer> = (0..3).map(|_| Peer::registered(&server)).collect();
+    let mut first = RawClient::registered(&server);
+    let mut others: Vec<RawClient> = (0..3).map(|_| RawClient::registered(&server)).collect();
     if have_asked_before {
         for peer in &mut others {
             peer.call(1, 3, &[b""]);
@@ -516,11 +520,11 @@ fn answers_after_a_wait(have_asked_before: bool) -> Answers {
     others.iter_mut().for_each(|peer| peer.call(2, 2, &[b""]));
     free.store(true, Ordering::SeqCst);
     is_answered(&mut first);
-    let answers: Vec<String> = others.iter_mut().filter_map(Peer::answer).collect();
+    let answers: Vec<String> = others.iter_mut().filter_map(RawClient::answer).collect();
     assert_eq!(alive.load(Ordering::SeqCst), 0);
     drop((first, others, strangers));
     is_balanced(&server);
     server.stop().unwrap();
     let starting = |kind: &str| answers.iter().filter(|answer| answer.starts_with(kind)).count();
-    Answers { served: starting("Response"), dropped: starting("Drop") }
+    AnswerTally { served: starting("Response"), dropped: starting("Drop") }
 }

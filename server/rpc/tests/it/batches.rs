@@ -1,12 +1,12 @@
 //! Many connections at once, with several sockets per system call and with one: every answer is its caller's, whatever
 //! its length.
 
-use crate::serving::Serve;
+use crate::serve::Serve;
 use leeward_core::units::Nanos;
 use leeward_rpc::client::Client;
-use leeward_rpc::server::{Failed, IoUring, Request, Server};
+use leeward_rpc::server::{HandlerError, IoUring, Request, Server};
 use leeward_rpc::wire::Method;
-use leeward_runtime::Idle;
+use leeward_runtime::IdlePolicy;
 use std::time::Duration;
 
 const CONNECTIONS: usize = 24;
@@ -14,7 +14,7 @@ const ROUNDS: usize = 6;
 /// Around what one call moves for one socket, and far from it.
 const LENGTHS: [usize; 6] = [0, 7, 16 * 1024 - 64, 16 * 1024, 50_000, 400_000];
 
-fn echo(request: &Request<'_>, reply: &mut Vec<u8>) -> Result<(), Failed> {
+fn echo(request: &Request<'_>, reply: &mut Vec<u8>) -> Result<(), HandlerError> {
     reply.extend_from_slice(request.payload);
     Ok(())
 }
@@ -23,11 +23,11 @@ fn echo(request: &Request<'_>, reply: &mut Vec<u8>) -> Result<(), Failed> {
 fn answers_are_their_callers_with_and_without_io_uring() {
     let executor = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_time().build().unwrap();
     for (io_uring, cores) in [(IoUring::Auto, 1), (IoUring::Off, 1), (IoUring::Auto, 2)] {
-        let server = Server::builder().io_uring(io_uring).cores(cores).idle(Idle::Block);
+        let server = Server::builder().io_uring(io_uring).cores(cores).idle(IdlePolicy::Block);
         let server = server.serve(echo).unwrap();
         let patience = Nanos::from_secs(60);
         let client =
-            Client::builder().patience(patience).timeout(patience).connections(CONNECTIONS).queue(4096).seed(1);
+            Client::builder().connection_wait(patience).timeout(patience).connections(CONNECTIONS).queue(4096).seed(1);
         let client = client.replica(server.address().to_string()).build().unwrap();
         let tasks: Vec<_> = (0..2 * CONNECTIONS)
             .map(|task| {

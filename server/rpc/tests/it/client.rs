@@ -6,18 +6,18 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use super::TRANSPORT;
-use leeward_core::params::{Params, Raw};
+use leeward_core::params::{Params, RawParam};
 use leeward_core::registry::Algorithm;
 use leeward_core::units::{Nanos, Priority};
 use leeward_rpc::client::{Builder, CallError, CallOptions, Client, Effect, Transport};
-use leeward_rpc::server::{Failed, Request, Server};
-use leeward_rpc::wire::{DropReason, Method, PayloadLimit};
-use leeward_runtime::Idle;
+use leeward_rpc::server::{HandlerError, Request, Server};
+use leeward_rpc::wire::{Method, PayloadLimit, RejectCode};
+use leeward_runtime::IdlePolicy;
 use leeward_testkit::wait::until;
 
 const ECHO: Method = Method(1);
 
-fn algorithm(name: &str, pairs: &[(&str, Raw)]) -> (Algorithm, Params) {
+fn algorithm(name: &str, pairs: &[(&str, RawParam)]) -> (Algorithm, Params) {
     let algorithm = leeward_controllers::builtin().find(name).unwrap().clone();
     let params = algorithm.params(pairs).unwrap();
     (algorithm, params)
@@ -27,10 +27,10 @@ fn algorithm(name: &str, pairs: &[(&str, Raw)]) -> (Algorithm, Params) {
 const RTT: Nanos = Nanos::from_micros(10);
 const SLO: Nanos = Nanos::from_secs(30);
 
-fn handler(request: &Request<'_>, reply: &mut Vec<u8>) -> Result<(), Failed> {
+fn handler(request: &Request<'_>, reply: &mut Vec<u8>) -> Result<(), HandlerError> {
     match request.method {
         Method(1) => reply.extend_from_slice(request.payload),
-        Method(2) => return Err(Failed::Because("no such luck".into())),
+        Method(2) => return Err(HandlerError::Message("no such luck".into())),
         Method(3) => {
             // A service time within which a client can cancel or lose its call.
             std::thread::sleep(Duration::from_millis(20));
@@ -38,14 +38,14 @@ fn handler(request: &Request<'_>, reply: &mut Vec<u8>) -> Result<(), Failed> {
         }
         Method(4) => reply.resize(100_000, 7),
         Method(5) => reply.extend_from_slice(&request.budget.remaining().map_or(0, |left| left.0).to_le_bytes()),
-        _ => return Err(Failed::UnknownMethod),
+        _ => return Err(HandlerError::UnknownMethod),
     }
     Ok(())
 }
 
-fn serve(name: &str, pairs: &[(&str, Raw)], address: &str) -> Server {
+fn serve(name: &str, pairs: &[(&str, RawParam)], address: &str) -> Server {
     let (algorithm, params) = algorithm(name, pairs);
-    let builder = Server::builder().admission(&algorithm, params).objective(RTT, SLO).idle(Idle::Block);
+    let builder = Server::builder().admission(&algorithm, params).objective(RTT, SLO).idle(IdlePolicy::Block);
     let builder = if TRANSPORT == Transport::Udp { builder.udp(address) } else { builder };
     builder.payload_limit(PayloadLimit::new(50_000)).start(address, handler).unwrap()
 }
@@ -56,12 +56,12 @@ fn place(server: &Server) -> String {
 }
 
 /// A replica over the transport of these tests.
-trait Reached {
-    fn reached(self, address: impl Into<String>) -> Self;
+trait ReplicaOver {
+    fn replica_over(self, address: impl Into<String>) -> Self;
 }
 
-impl Reached for Builder {
-    fn reached(self, address: impl Into<String>) -> Self {
+impl ReplicaOver for Builder {
+    fn replica_over(self, address: impl Into<String>) -> Self {
         if TRANSPORT == Transport::Udp { self.udp(address) } else { self.replica(address) }
     }
 }
@@ -70,7 +70,8 @@ impl Reached for Builder {
 fn again(address: &str) -> Server {
     let (algorithm, params) = algorithm("breakwater", &[]);
     for _ in 0..2_000 {
-        let builder = Server::builder().admission(&algorithm, params.clone()).objective(RTT, SLO).idle(Idle::Block);
+        let builder =
+            Server::builder().admission(&algorithm, params.clone()).objective(RTT, SLO).idle(IdlePolicy::Block);
         let (builder, near) =
             if TRANSPORT == Transport::Udp { (builder.udp(address), "127.0.0.1:0") } else { (builder, address) };
         if let Ok(server) = builder.start(near, handler) {
@@ -85,12 +86,17 @@ fn again(address: &str) -> Server {
 fn builder(name: &str) -> Builder {
     let (algorithm, params) = algorithm(name, &[]);
     let patience = Nanos::from_secs(30);
-    Client::builder().admission(&algorithm, params).objective(RTT, SLO).patience(patience).timeout(patience).seed(1)
+    Client::builder()
+        .admission(&algorithm, params)
+        .objective(RTT, SLO)
+        .connection_wait(patience)
+        .timeout(patience)
+        .seed(1)
 }
 
 fn client(name: &str, servers: &[&Server]) -> Client {
     let servers = servers.iter().map(|server| place(server));
-    servers.fold(builder(name), Builder::reached).build().unwrap()
+    servers.fold(builder(name), Builder::replica_over).build().unwrap()
 }
 
 fn executor() -> tokio::runtime::Runtime {
@@ -102,7 +108,8 @@ fn every_caller_gets_its_own_answer_once_under_every_controller() {
     for known in leeward_controllers::builtin().algorithms() {
         let servers = [serve(known.name, &[], "127.0.0.1:0"), serve(known.name, &[], "127.0.0.1:0")];
         let replicas = servers.iter().map(place);
-        let client = replicas.fold(builder(known.name).connections(2).queue(1024), Builder::reached).build().unwrap();
+        let client =
+            replicas.fold(builder(known.name).connections(2).queue(1024), Builder::replica_over).build().unwrap();
         let executor = executor();
         let tasks: Vec<_> = (0..40_u32)
             .map(|task| {
@@ -163,7 +170,7 @@ fn plain_threads_and_other_executors_are_as_good() {
 #[test]
 fn the_handlers_words_and_limits_come_back_as_errors() {
     let server = serve("none", &[], "127.0.0.1:0");
-    let client = builder("none").reached(place(&server)).payload_limit(PayloadLimit::new(60_000)).build().unwrap();
+    let client = builder("none").replica_over(place(&server)).payload_limit(PayloadLimit::new(60_000)).build().unwrap();
     let failed = CallError::Failed { message: "no such luck".into() };
     assert_eq!(client.call_blocking(Method(2), ""), Err(failed));
     assert!(matches!(client.call_blocking(Method(99), ""), Err(CallError::UnknownMethod { .. })));
@@ -193,12 +200,12 @@ fn a_budget_reaches_the_server_less_what_was_spent() {
 
 #[test]
 fn a_rejection_says_why() {
-    let limits = [("min_limit", Raw::Integer(1)), ("max_limit", Raw::Integer(1))];
+    let limits = [("min_limit", RawParam::Integer(1)), ("max_limit", RawParam::Integer(1))];
     let server = serve("gradient", &limits, "127.0.0.1:0");
     let client = client("gradient", &[&server]);
     let calls: Vec<_> = (0..30).map(|_| client.call(Method(3), "x")).collect();
     let ends: Vec<_> = calls.into_iter().map(pollster::block_on).collect();
-    let rejected = |error: &CallError| matches!(error, CallError::Rejected { reason: DropReason::Concurrency, retry_after: None, waited, .. } if waited.0 > 0);
+    let rejected = |error: &CallError| matches!(error, CallError::Rejected { reason: RejectCode::Concurrency, retry_after: None, waited, .. } if waited.0 > 0);
     let rejections = ends.iter().filter_map(|end| end.as_ref().err()).inspect(|error| {
         assert!(rejected(error) || matches!(error, CallError::QueueFull { .. }), "{error}");
         assert_eq!(error.effect(), Effect::Excluded);
@@ -214,7 +221,7 @@ fn a_server_that_comes_back_is_found_again() {
     let first = serve("breakwater", &[], "127.0.0.1:0");
     let address = place(&first);
     let (least, most) = (Nanos::from_millis(1), Nanos::from_millis(20));
-    let client = builder("breakwater").reached(address.as_str()).backoff(least, most).build().unwrap();
+    let client = builder("breakwater").replica_over(address.as_str()).backoff(least, most).build().unwrap();
     assert_eq!(client.call_blocking(ECHO, "here").unwrap().payload, b"here");
     first.stop().unwrap();
     until("the loss is seen", || client.connected() == 0);
@@ -234,7 +241,7 @@ fn of_two_replicas_one_may_be_down_or_go_down() {
     let gone = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let client = [gone.to_string(), place(&first), place(&second)]
         .into_iter()
-        .fold(builder("breakwater"), Builder::reached)
+        .fold(builder("breakwater"), Builder::replica_over)
         .build()
         .unwrap();
     until("both are connected", || client.connected() == 2);
@@ -283,7 +290,7 @@ fn the_last_clone_lets_calls_end_and_takes_the_thread_with_it() {
             .any(|task| std::fs::read_to_string(task.path().join("comm")).is_ok_and(|comm| comm.trim_end() == name))
     };
     let server = serve("breakwater", &[], "127.0.0.1:0");
-    let client = builder("breakwater").reached(place(&server)).thread_name("lw-last-clone");
+    let client = builder("breakwater").replica_over(place(&server)).thread_name("lw-last-clone");
     // No timer shall be needed for it.
     let client = client.connect_timeout(Nanos::from_secs(3_000)).build();
     let client = client.unwrap();

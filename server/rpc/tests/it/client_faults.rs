@@ -5,33 +5,33 @@ use std::sync::Mutex;
 use std::sync::mpsc;
 use std::time::Duration;
 
-use crate::puppet::{Called, Heard, Peer, Puppet};
-use leeward_core::params::{Params, Raw};
+use crate::scripted_server::{ClientMessage, ReceivedCall, ScriptedServer, ServerPeer};
+use leeward_core::params::{Params, RawParam};
 use leeward_core::units::Nanos;
 use leeward_rpc::client::{Builder, CallError, CallOptions, Client, Effect};
-use leeward_rpc::wire::{DropReason, ErrorCode, Fatal, Frame, Message, Method, Regime, RequestId};
+use leeward_rpc::wire::{ErrorCode, FatalError, Frame, Message, Method, Regime, RejectCode, RequestId};
 use leeward_testkit::wait::until;
 
 const ECHO: Method = Method(1);
 
 /// A client of Breakwater whose waits are long unless a test shortens them.
-fn builder(puppets: &[&Puppet]) -> Builder {
+fn builder(puppets: &[&ScriptedServer]) -> Builder {
     let breakwater = leeward_controllers::builtin().find("breakwater").unwrap().clone();
     let long = Nanos::from_secs(60);
     let builder = Client::builder().admission(&breakwater, Params::default()).objective(Nanos(10_000), long);
-    let builder = builder.expiry(long).patience(long).timeout(long).seed(7);
+    let builder = builder.expiry(long).connection_wait(long).timeout(long).seed(7);
     let builder = builder.backoff(Nanos::from_millis(1), Nanos::from_millis(20));
     puppets.iter().fold(builder, |builder, puppet| builder.replica(puppet.address()))
 }
 
-fn client(puppets: &[&Puppet]) -> Client {
+fn client(puppets: &[&ScriptedServer]) -> Client {
     let client = builder(puppets).build().unwrap();
     until("all are connected", || client.connected() == puppets.len());
     client
 }
 
 /// Welcomes and echoes for as long as the connection lives.
-fn echo(mut peer: Peer) {
+fn echo(mut peer: ServerPeer) {
     if peer.welcome(8, Regime::Credits).is_some() {
         while let Some(call) = peer.call() {
             let payload = call.payload.clone();
@@ -41,8 +41,8 @@ fn echo(mut peer: Peer) {
 }
 
 /// Welcomes and rejects everything.
-fn rejecting(reason: DropReason, retry_after: u32) -> Puppet {
-    Puppet::start(move |mut peer| {
+fn rejecting(reason: RejectCode, retry_after: u32) -> ScriptedServer {
+    ScriptedServer::start(move |mut peer| {
         if peer.welcome(8, Regime::Credits).is_some() {
             while let Some(call) = peer.call() {
                 peer.reject(&call, 8, reason, retry_after);
@@ -52,10 +52,10 @@ fn rejecting(reason: DropReason, retry_after: u32) -> Puppet {
 }
 
 /// Welcomes with this window and never says anything again.
-fn mute(window: u32) -> Puppet {
-    Puppet::start(move |mut peer| {
+fn mute(window: u32) -> ScriptedServer {
+    ScriptedServer::start(move |mut peer| {
         peer.welcome(window, Regime::Credits);
-        while peer.hear().is_some() {}
+        while peer.receive().is_some() {}
     })
 }
 
@@ -80,7 +80,7 @@ fn without_credit_a_call_expires_and_a_full_queue_ends_the_oldest() {
 #[test]
 fn more_than_all_queues_hold_is_refused_at_once() {
     let puppet = mute(0);
-    let limits = [("client_queue", Raw::Integer(2)), ("max_outstanding", Raw::Integer(3))];
+    let limits = [("client_queue", RawParam::Integer(2)), ("max_outstanding", RawParam::Integer(3))];
     let none = leeward_controllers::builtin().find("none").unwrap().clone();
     let params = none.params(&limits).unwrap();
     let client = builder(&[&puppet]).admission(&none, params).build().unwrap();
@@ -95,7 +95,7 @@ fn more_than_all_queues_hold_is_refused_at_once() {
 fn a_time_out_says_whether_the_call_was_sent() {
     let options = CallOptions::new().timeout(Nanos::from_millis(30));
     // One that never welcomes, and one that never answers.
-    let stone = Puppet::start(|mut peer| while peer.hear().is_some() {});
+    let stone = ScriptedServer::start(|mut peer| while peer.receive().is_some() {});
     let unwelcome = builder(&[&stone]).build().unwrap();
     let end = unwelcome.call_blocking_with(ECHO, "x", options);
     assert!(matches!(end, Err(CallError::TimedOut { effect: Effect::Excluded, .. })), "{end:?}");
@@ -113,7 +113,8 @@ fn a_time_out_says_whether_the_call_was_sent() {
 #[test]
 fn nobody_to_connect_to_ends_a_call_when_patience_does() {
     let nobody = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
-    let client = builder(&[]).replica(nobody.to_string()).patience(Nanos::from_millis(50)).queue(3).build().unwrap();
+    let client =
+        builder(&[]).replica(nobody.to_string()).connection_wait(Nanos::from_millis(50)).queue(3).build().unwrap();
     let mut calls: Vec<_> = (0..4).map(|_| client.call(ECHO, "x")).collect();
     let displaced = pollster::block_on(calls.remove(0));
     assert!(matches!(displaced, Err(CallError::QueueFull { .. })), "{displaced:?}");
@@ -129,9 +130,9 @@ fn nobody_to_connect_to_ends_a_call_when_patience_does() {
 
 #[test]
 fn a_server_that_never_welcomes_is_left_for_another_attempt() {
-    let puppet = Puppet::start(|mut peer| {
+    let puppet = ScriptedServer::start(|mut peer| {
         if peer.number < 2 {
-            while peer.hear().is_some() {}
+            while peer.receive().is_some() {}
         } else {
             echo(peer);
         }
@@ -143,7 +144,7 @@ fn a_server_that_never_welcomes_is_left_for_another_attempt() {
 
 #[test]
 fn a_server_that_falls_silent_is_given_up() {
-    let puppet = Puppet::start(|mut peer| {
+    let puppet = ScriptedServer::start(|mut peer| {
         if peer.number > 0 {
             return echo(peer);
         }
@@ -163,7 +164,7 @@ fn a_server_that_falls_silent_is_given_up() {
 
 #[test]
 fn an_idle_connection_is_kept_alive() {
-    let puppet = Puppet::start(echo);
+    let puppet = ScriptedServer::start(echo);
     let client = builder(&[&puppet]).keep_alive(Nanos::from_millis(2), Nanos::from_secs(30)).build().unwrap();
     until("it is connected", || client.connected() == 1);
     // Thirty intervals without a call.
@@ -174,7 +175,7 @@ fn an_idle_connection_is_kept_alive() {
 
 #[test]
 fn a_lost_connection_ends_what_was_sent_and_moves_what_waited() {
-    let puppet = Puppet::start(|mut peer| {
+    let puppet = ScriptedServer::start(|mut peer| {
         if peer.number > 0 {
             return echo(peer);
         }
@@ -193,18 +194,18 @@ fn a_lost_connection_ends_what_was_sent_and_moves_what_waited() {
 
 #[test]
 fn nonsense_from_the_server_is_an_error_and_the_next_connection_serves() {
-    let stray = |peer: &mut Peer, call: &Called| {
+    let stray = |peer: &mut ServerPeer, call: &ReceivedCall| {
         let request = RequestId::new(u64::MAX).unwrap();
-        peer.respond(&Called { request, ..call.clone() }, 8, b"stray");
+        peer.respond(&ReceivedCall { request, ..call.clone() }, 8, b"stray");
     };
-    let wrong_clock = |peer: &mut Peer, call: &Called| {
+    let wrong_clock = |peer: &mut ServerPeer, call: &ReceivedCall| {
         let timestamp = leeward_rpc::wire::Timestamp(1);
-        peer.respond(&Called { timestamp, ..call.clone() }, 8, b"not my call");
+        peer.respond(&ReceivedCall { timestamp, ..call.clone() }, 8, b"not my call");
     };
-    type Nonsense = Box<dyn Fn(&mut Peer, &Called) + Send + Sync>;
-    let sayings: Vec<Nonsense> = vec![
-        Box::new(|peer, _| peer.say_bytes(b"HTTP/1.1 400 Bad Request\r\n\r\n")),
-        Box::new(|peer, _| peer.say_bytes(&[0; 64])),
+    type Misbehavior = Box<dyn Fn(&mut ServerPeer, &ReceivedCall) + Send + Sync>;
+    let sayings: Vec<Misbehavior> = vec![
+        Box::new(|peer, _| peer.send_bytes(b"HTTP/1.1 400 Bad Request\r\n\r\n")),
+        Box::new(|peer, _| peer.send_bytes(&[0; 64])),
         Box::new(stray),
         Box::new(wrong_clock),
         Box::new(|peer, call| {
@@ -212,16 +213,16 @@ fn nonsense_from_the_server_is_an_error_and_the_next_connection_serves() {
             peer.respond(call, 8, b"twice");
         }),
         // Begins a frame and hangs up.
-        Box::new(|peer, _| peer.say_bytes(b"LW\x01\x04")),
+        Box::new(|peer, _| peer.send_bytes(b"LW\x01\x04")),
     ];
     let count = sayings.len();
-    let puppet = Puppet::start(move |mut peer| {
+    let puppet = ScriptedServer::start(move |mut peer| {
         let Some(say) = sayings.get(peer.number) else { return echo(peer) };
         peer.welcome(8, Regime::Credits);
         let Some(call) = peer.call() else { return };
         say(&mut peer, &call);
         if peer.number < 5 {
-            while peer.hear().is_some() {}
+            while peer.receive().is_some() {}
         }
     });
     let client = client(&[&puppet]);
@@ -241,11 +242,11 @@ fn nonsense_from_the_server_is_an_error_and_the_next_connection_serves() {
 
 #[test]
 fn the_servers_farewell_is_the_reason() {
-    let puppet = Puppet::start(|mut peer| {
+    let puppet = ScriptedServer::start(|mut peer| {
         peer.welcome(8, Regime::Credits);
         peer.call();
         let (code, message) = (ErrorCode::Internal, Message::new("on fire"));
-        peer.say(&Frame::Error(Fatal { code, message }));
+        peer.send(&Frame::Error(FatalError { code, message }));
     });
     let client = client(&[&puppet]);
     match client.call_blocking(ECHO, "x") {
@@ -258,7 +259,7 @@ fn the_servers_farewell_is_the_reason() {
 
 #[test]
 fn a_rejected_call_is_served_by_the_other_replica() {
-    let (full, free) = (rejecting(DropReason::Delay, 0), Puppet::start(echo));
+    let (full, free) = (rejecting(RejectCode::Delay, 0), ScriptedServer::start(echo));
     let client = builder(&[&full, &free]).retries(1, 100).build().unwrap();
     until("both are connected", || client.connected() == 2);
     for turn in 0..50_u8 {
@@ -273,9 +274,9 @@ fn a_rejected_call_is_served_by_the_other_replica() {
 #[test]
 fn what_may_have_begun_and_what_should_wait_is_not_retried() {
     for (reason, retry_after, effect) in [
-        (DropReason::Other, 0, Effect::Possible),
-        (DropReason::Lock, 0, Effect::Possible),
-        (DropReason::Delay, 5_000, Effect::Excluded),
+        (RejectCode::Other, 0, Effect::Possible),
+        (RejectCode::Lock, 0, Effect::Possible),
+        (RejectCode::Delay, 5_000, Effect::Excluded),
     ] {
         let both = [rejecting(reason, retry_after), rejecting(reason, retry_after)];
         let client = client(&[&both[0], &both[1]]);
@@ -294,12 +295,12 @@ fn what_may_have_begun_and_what_should_wait_is_not_retried() {
 
 #[test]
 fn retries_stay_within_their_budget() {
-    let all = [rejecting(DropReason::Delay, 0), rejecting(DropReason::Delay, 0), rejecting(DropReason::Delay, 0)];
+    let all = [rejecting(RejectCode::Delay, 0), rejecting(RejectCode::Delay, 0), rejecting(RejectCode::Delay, 0)];
     let client = builder(&[&all[0], &all[1], &all[2]]).retries(2, 10).build().unwrap();
     until("all are connected", || client.connected() == 3);
     for _ in 0..500 {
         let end = client.call_blocking(ECHO, "x");
-        assert!(matches!(end, Err(CallError::Rejected { reason: DropReason::Delay, .. })), "{end:?}");
+        assert!(matches!(end, Err(CallError::Rejected { reason: RejectCode::Delay, .. })), "{end:?}");
     }
     let counts = client.counts();
     assert_eq!((counts.rejected, counts.calls), (500, 500));
@@ -309,7 +310,7 @@ fn retries_stay_within_their_budget() {
 
 #[test]
 fn a_server_that_is_stopping_is_avoided() {
-    let (leaving, staying) = (rejecting(DropReason::ShuttingDown, 0), Puppet::start(echo));
+    let (leaving, staying) = (rejecting(RejectCode::ShuttingDown, 0), ScriptedServer::start(echo));
     let client = builder(&[&leaving, &staying]).retries(1, 100).build().unwrap();
     until("both are connected", || client.connected() == 2);
     for _ in 0..100 {
@@ -324,7 +325,7 @@ fn a_dropped_future_frees_its_place_and_is_never_sent() {
     let heard = Mutex::new(heard);
     let (go, goes) = mpsc::channel::<()>();
     let goes = Mutex::new(goes);
-    let puppet = Puppet::start(move |mut peer| {
+    let puppet = ScriptedServer::start(move |mut peer| {
         peer.welcome(1, Regime::Credits);
         let mut first = true;
         while let Some(call) = peer.call() {
@@ -356,26 +357,26 @@ fn a_dropped_future_frees_its_place_and_is_never_sent() {
 fn the_end_says_goodbye() {
     let (heard, hears) = mpsc::channel();
     let heard = Mutex::new(heard);
-    let puppet = Puppet::start(move |mut peer| {
+    let puppet = ScriptedServer::start(move |mut peer| {
         peer.welcome(8, Regime::Credits);
         let mut last = None;
-        while let Some(said) = peer.hear() {
+        while let Some(said) = peer.receive() {
             last = Some(said);
         }
         heard.lock().unwrap().send(last).unwrap();
     });
     drop(client(&[&puppet]));
-    assert_eq!(hears.recv_timeout(Duration::from_secs(60)).unwrap(), Some(Heard::Deregister));
+    assert_eq!(hears.recv_timeout(Duration::from_secs(60)).unwrap(), Some(ClientMessage::Deregister));
 }
 
 /// A server of moods: each call meets one, drawn from a seed.
-fn moody(mut peer: Peer, seed: u64) {
+fn moody(mut peer: ServerPeer, seed: u64) {
     let mut random = Xorshift(seed ^ (peer.number as u64 + 1).wrapping_mul(0x9E37_79B9_7F4A_7C15));
     match random.below(12) {
         // Never welcomes, or not as it should.
         0 => return,
-        1 => return peer.say_bytes(b"no"),
-        2 => return while peer.hear().is_some() {},
+        1 => return peer.send_bytes(b"no"),
+        2 => return while peer.receive().is_some() {},
         _ => {}
     }
     if peer.welcome(1 + random.below(8) as u32, Regime::Credits).is_none() {
@@ -387,7 +388,7 @@ fn moody(mut peer: Peer, seed: u64) {
         let window = 1 + random.below(8) as u32;
         match random.below(100) {
             0 => return,
-            1 => return peer.say_bytes(&[random.below(256) as u8; 70]),
+            1 => return peer.send_bytes(&[random.below(256) as u8; 70]),
             // Forgets it.
             2..5 => drop(owed.pop()),
             // Answers later, in another order.
@@ -397,8 +398,8 @@ fn moody(mut peer: Peer, seed: u64) {
         while !owed.is_empty() {
             let call = owed.swap_remove(random.below(owed.len() as u64) as usize);
             match random.below(10) {
-                0 => peer.reject(&call, window, DropReason::Delay, 0),
-                1 => peer.reject(&call, window, DropReason::Other, 0),
+                0 => peer.reject(&call, window, RejectCode::Delay, 0),
+                1 => peer.reject(&call, window, RejectCode::Other, 0),
                 2 => peer.fail(&call, window, "a mood"),
                 _ => peer.respond(&call, window, &call.payload),
             }
@@ -420,14 +421,14 @@ impl Xorshift {
 #[test]
 fn every_call_ends_once_whatever_the_servers_do() {
     for seed in [0x5eed_0001, 0x5eed_0002, 0x5eed_0003] {
-        let puppets: Vec<Puppet> =
-            (0..3_u64).map(|which| Puppet::start(move |peer| moody(peer, seed * 10 + which))).collect();
-        let puppets: Vec<&Puppet> = puppets.iter().collect();
+        let puppets: Vec<ScriptedServer> =
+            (0..3_u64).map(|which| ScriptedServer::start(move |peer| moody(peer, seed * 10 + which))).collect();
+        let puppets: Vec<&ScriptedServer> = puppets.iter().collect();
         let client = builder(&puppets)
             .connections(2)
             .seed(seed)
             .expiry(Nanos::from_millis(20))
-            .patience(Nanos::from_millis(50))
+            .connection_wait(Nanos::from_millis(50))
             .timeout(Nanos::from_millis(100))
             .connect_timeout(Nanos::from_millis(50))
             .retries(2, 50)

@@ -2,13 +2,13 @@
 //! is forgotten at a core that is parked, and a server that is stopped meanwhile ends as any other. No time is asserted;
 //! waiting gives up after a long while only so that a defect fails instead of hanging.
 
-use crate::peer::{Peer, allocated, builder, bytes, call, eventually, is_settled, is_well};
-use crate::serving::Serve;
+use crate::peer::{Peer, allocated, builder, call, encode, eventually, is_settled, is_well};
+use crate::serve::Serve;
 use leeward_allocation::registry;
-use leeward_core::params::Raw;
+use leeward_core::params::RawParam;
 use leeward_core::units::Nanos;
-use leeward_rpc::server::{AsyncHandler, Failed, OwnedRequest, Request, Server, ServerError};
-use leeward_runtime::Idle;
+use leeward_rpc::server::{AsyncHandler, HandlerError, OwnedRequest, Request, Server, ServerError};
+use leeward_runtime::IdlePolicy;
 use leeward_runtime::tasks::yield_now;
 use leeward_runtime::timers::sleep;
 use std::io::Write;
@@ -23,10 +23,10 @@ const POLICIES: [(&str, &[(&str, &str)]); 6] = [
     ("per-request", &[("search", "0ns")]),
     ("static", &[("cores", "2")]),
 ];
-const IDLES: [Idle; 3] = [Idle::Spin, Idle::Adaptive(Nanos::from_micros(50)), Idle::Block];
+const IDLES: [IdlePolicy; 3] = [IdlePolicy::Spin, IdlePolicy::Adaptive(Nanos::from_micros(50)), IdlePolicy::Block];
 
 /// Keeps the core busy for as many microseconds as the argument has bytes, and says how long that was.
-fn work(request: &Request<'_>, reply: &mut Vec<u8>) -> Result<(), Failed> {
+fn work(request: &Request<'_>, reply: &mut Vec<u8>) -> Result<(), HandlerError> {
     let until = std::time::Instant::now() + Duration::from_micros(request.payload.len() as u64);
     while std::time::Instant::now() < until {
         std::hint::spin_loop();
@@ -47,7 +47,7 @@ fn bursts(server: &Server, rounds: u64) -> u64 {
     for round in 0..rounds {
         for peer in &mut peers {
             let calls: Vec<u8> =
-                (0..per_peer).flat_map(|n| bytes(&call(1 + round * per_peer + n, &[0; 100]))).collect();
+                (0..per_peer).flat_map(|n| encode(&call(1 + round * per_peer + n, &[0; 100]))).collect();
             peer.stream.write_all(&calls).unwrap();
         }
         for peer in &mut peers {
@@ -67,7 +67,7 @@ fn bursts(server: &Server, rounds: u64) -> u64 {
 /// Three of four cores are parked, so the server is idle for longer than its first core alone can be.
 #[test]
 fn parked_cores_count_as_idle() {
-    let server = allocated(builder("none", 4).idle(Idle::Block), "delay", &[]).serve(work).unwrap();
+    let server = allocated(builder("none", 4).idle(IdlePolicy::Block), "delay", &[]).serve(work).unwrap();
     let parked = || server.core_usage().unwrap().parked.iter().map(|span| span.0).sum::<u64>();
     eventually(&server, |server| parked() > 2 * server.statistics().uptime_ns);
     let least = parked();
@@ -86,7 +86,7 @@ fn every_policy_serves_every_connection() {
             assert_eq!(usage.parked[0], Nanos::ZERO, "the first core stays");
             assert!(policy != "static" || (usage.cores, usage.grants, usage.parks) == (2, 1, 0), "{usage:?}");
             let counts = server.stop().unwrap();
-            assert_eq!((counts.received, counts.completed, counts.dropped), (asked, asked, 0), "{policy}");
+            assert_eq!((counts.received, counts.completed, counts.rejected), (asked, asked, 0), "{policy}");
         }
     }
 }
@@ -103,9 +103,9 @@ fn cores_come_under_load_and_go_without_it() {
             request += 1;
             for peer in &mut peers {
                 while !peer.may_call() {
-                    peer.hear().unwrap();
+                    peer.receive().unwrap();
                 }
-                peer.say(&call(request, &[0; 2_000]));
+                peer.send(&call(request, &[0; 2_000]));
             }
             for peer in &mut peers {
                 peer.answer().unwrap();
@@ -132,14 +132,14 @@ fn a_server_of_parked_cores_stops_in_good_order() {
         let server = allocated(builder("none", 4), "per-request", &[("search", "0ns")]).serve(work).unwrap();
         let mut peers: Vec<Peer> = (0..8).map(|_| Peer::registered(&server)).collect();
         for peer in &mut peers {
-            let calls: Vec<u8> = (1..=8).flat_map(|n| bytes(&call(n, &[0; 300]))).collect();
+            let calls: Vec<u8> = (1..=8).flat_map(|n| encode(&call(n, &[0; 300]))).collect();
             peer.stream.write_all(&calls).unwrap();
         }
         // The stop meets the cores in another state each time.
         std::thread::sleep(Duration::from_millis(stopped_after_ms));
         let counts = server.stop().unwrap();
         assert_eq!(counts.connections, 0);
-        assert_eq!(counts.received, counts.completed + counts.dropped + counts.abandoned, "{counts:?}");
+        assert_eq!(counts.received, counts.completed + counts.rejected + counts.abandoned, "{counts:?}");
         assert_eq!(counts.abandoned, 0, "{counts:?}");
         // Each call that was heard of has an answer, and then the stream ends.
         let mut answers = 0;
@@ -153,10 +153,10 @@ fn a_server_of_parked_cores_stops_in_good_order() {
 }
 
 /// Sleeps, yields and answers: its tasks are woken by timers of cores that may have been given back.
-struct Drowsy;
+struct SleepyHandler;
 
-impl AsyncHandler for Drowsy {
-    async fn call(&self, request: OwnedRequest) -> Result<Vec<u8>, Failed> {
+impl AsyncHandler for SleepyHandler {
+    async fn call(&self, request: OwnedRequest) -> Result<Vec<u8>, HandlerError> {
         sleep(Nanos::from_micros(request.payload.len() as u64)).await;
         yield_now().await;
         sleep(Nanos::from_micros(50)).await;
@@ -167,7 +167,7 @@ impl AsyncHandler for Drowsy {
 #[test]
 fn tasks_go_on_when_their_core_has_gone() {
     for (policy, params) in POLICIES {
-        let server = allocated(builder("none", 3), policy, params).serve_async(Drowsy).unwrap();
+        let server = allocated(builder("none", 3), policy, params).serve_async(SleepyHandler).unwrap();
         let asked = bursts(&server, 30);
         let counts = server.stop().unwrap();
         assert_eq!((counts.received, counts.completed), (asked, asked), "{policy}");
@@ -194,7 +194,7 @@ fn what_the_simulator_alone_can_do_is_refused() {
     let refused = allocated(builder("none", 2), "ideal", &[]).serve(work);
     assert!(matches!(refused, Err(ServerError::Params(_))));
     let policy = registry::find("delay").unwrap();
-    assert!(policy.params(&[("min", Raw::Integer(1))]).is_err());
+    assert!(policy.params(&[("min", RawParam::Integer(1))]).is_err());
     assert!(
         builder("none", 2).serve(work).unwrap().core_usage().is_none()
             || std::env::var_os("LEEWARD_TEST_ALLOCATOR").is_some()

@@ -2,13 +2,13 @@
 //! end, and foreign datagrams. No time is asserted.
 
 use crate::relay::Relay;
-use crate::serving::Serve;
+use crate::serve::Serve;
 use leeward_core::params::Params;
 use leeward_core::units::Nanos;
 use leeward_rpc::client::{CallError, CallOptions, Client, DatagramSize, Effect};
-use leeward_rpc::server::{Failed, Request, Server};
+use leeward_rpc::server::{HandlerError, Request, Server};
 use leeward_rpc::wire::Method;
-use leeward_runtime::Idle;
+use leeward_runtime::IdlePolicy;
 use leeward_testkit::greetings::GREETINGS;
 use leeward_testkit::wait::until;
 use std::collections::HashMap;
@@ -32,7 +32,7 @@ fn serve_at(door: &str, cores: usize, admission: &str, executed: &Executed) -> S
     Server::builder()
         .admission(algorithm, Params::default())
         .objective(Nanos::from_micros(10), Nanos::from_secs(30))
-        .idle(Idle::Block)
+        .idle(IdlePolicy::Block)
         .cores(cores)
         .udp(door)
         .serve(move |request: &Request<'_>, reply: &mut Vec<u8>| {
@@ -43,7 +43,7 @@ fn serve_at(door: &str, cores: usize, admission: &str, executed: &Executed) -> S
                 SLOW => std::thread::sleep(Duration::from_millis(60)),
                 _ => reply.extend_from_slice(request.payload),
             }
-            Ok::<_, Failed>(())
+            Ok::<_, HandlerError>(())
         })
         .unwrap()
 }
@@ -56,7 +56,8 @@ fn serve(cores: usize, admission: &str) -> (Server, Executed) {
 fn client(admission: &str, address: impl ToString, connections: usize) -> Client {
     let registry = leeward_controllers::builtin();
     let builder = Client::builder().admission(registry.find(admission).unwrap(), Params::default());
-    let builder = builder.objective(Nanos::from_micros(10), LOST).patience(LOST).timeout(LOST).retries(0, 0).seed(1);
+    let builder =
+        builder.objective(Nanos::from_micros(10), LOST).connection_wait(LOST).timeout(LOST).retries(0, 0).seed(1);
     builder.connections(connections).udp(address.to_string()).build().unwrap()
 }
 
@@ -94,7 +95,7 @@ fn calls_are_answered_under_every_controller() {
         assert!(executed.lock().unwrap().values().all(|times| *times == 1));
         let counts = server.stop().unwrap();
         assert_eq!(counts.completed, answered, "{}", algorithm.name);
-        assert_eq!(counts.received, counts.completed + counts.dropped, "{}", algorithm.name);
+        assert_eq!(counts.received, counts.completed + counts.rejected, "{}", algorithm.name);
     }
 }
 
@@ -128,7 +129,7 @@ fn a_long_answer_and_a_long_call_end_in_words() {
 }
 
 fn builder(server: &Server) -> leeward_rpc::client::Builder {
-    let builder = Client::builder().objective(Nanos::from_micros(10), LOST).patience(LOST).timeout(LOST).seed(1);
+    let builder = Client::builder().objective(Nanos::from_micros(10), LOST).connection_wait(LOST).timeout(LOST).seed(1);
     builder.udp(door(server).to_string())
 }
 
@@ -144,7 +145,7 @@ fn a_fallback_carries_what_does_not_fit_a_datagram() {
         let short = client.call_blocking(ECHO, [round; 30]).unwrap();
         assert_eq!((short.payload, short.replica), (vec![round; 30], 0));
     }
-    let long = client.call_blocking_with(LONG, b"", CallOptions::new().by_stream()).unwrap();
+    let long = client.call_blocking_with(LONG, b"", CallOptions::new().over_tcp()).unwrap();
     assert_eq!((long.payload, long.replica), (vec![7; 5_000], 1));
     assert!(executed.lock().unwrap().values().all(|times| *times == 1));
     server.stop().unwrap();
@@ -156,7 +157,7 @@ fn a_fallback_carries_everything_where_datagrams_do_not_pass() {
     let (server, _) = serve(1, "breakwater");
     let silent = UdpSocket::bind("127.0.0.1:0").unwrap();
     let silent = silent.local_addr().unwrap().to_string();
-    let client = Client::builder().patience(LOST).timeout(LOST).seed(1).udp(silent);
+    let client = Client::builder().connection_wait(LOST).timeout(LOST).seed(1).udp(silent);
     let client = client.fallback(server.address().to_string()).build().unwrap();
     for _ in 0..20 {
         assert_eq!(client.call_blocking(ECHO, b"hello").unwrap().replica, 1);
@@ -169,10 +170,10 @@ fn a_fallback_carries_everything_where_datagrams_do_not_pass() {
 fn the_smaller_size_of_a_datagram_holds() {
     for (there, here) in [(8_972, 8_972), (8_972, 1_200), (1_200, 8_972)] {
         let size = |bytes| DatagramSize::new(bytes).unwrap();
-        let server = Server::builder().datagram_size(size(there)).idle(Idle::Block).udp("127.0.0.1:0");
+        let server = Server::builder().datagram_size(size(there)).idle(IdlePolicy::Block).udp("127.0.0.1:0");
         let server = server.serve(|request: &Request<'_>, reply: &mut Vec<u8>| {
             reply.resize(u16::from_le_bytes([request.payload[0], request.payload[1]]).into(), 7);
-            Ok::<_, Failed>(())
+            Ok::<_, HandlerError>(())
         });
         let server = server.unwrap();
         let client = builder(&server).datagram_size(size(here)).build().unwrap();

@@ -3,11 +3,11 @@
 //! in which a wire can cut them, are checked in virtual time (server/session/tests). Elsewhere: no descriptors left
 //! (`descriptors.rs`), many clients (`crowd.rs`), an address in use and the limit of connections (`server`).
 
-use crate::peer::{self, Peer, builder, bytes, call, eventually, is_settled, is_well, register, start};
-use crate::serving::Serve;
-use leeward_core::params::Raw;
+use crate::peer::{self, Peer, builder, call, encode, eventually, is_settled, is_well, register, start};
+use crate::serve::Serve;
+use leeward_core::params::RawParam;
 use leeward_core::units::Nanos;
-use leeward_rpc::server::{Failed, Request, Server};
+use leeward_rpc::server::{HandlerError, Request, Server};
 use leeward_rpc::wire::{ErrorCode, Frame, Ping, Timestamp};
 use leeward_testkit::wait::until;
 use nix::libc::linger;
@@ -18,7 +18,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 /// A handler that takes a while, so that a client can be gone before its answer.
-fn slow(_: &Request<'_>, reply: &mut Vec<u8>) -> Result<(), Failed> {
+fn slow(_: &Request<'_>, reply: &mut Vec<u8>) -> Result<(), HandlerError> {
     std::thread::sleep(Duration::from_millis(50));
     reply.push(1);
     Ok(())
@@ -35,7 +35,7 @@ fn a_client_that_resets_its_connection_mid_request() {
     let server = builder("breakwater", 2).serve(slow).unwrap();
     for _ in 0..10 {
         let mut peer = Peer::registered(&server);
-        peer.say(&call(1, b""));
+        peer.send(&call(1, b""));
         let received = server.counts().received;
         eventually(&server, |server| server.counts().received >= received);
         // Closing with a linger of zero resets.
@@ -52,10 +52,10 @@ fn a_client_that_ends_together_with_its_last_bytes() {
     let mut busy = Peer::registered(&server);
     for round in 1..=3 {
         let mut peer = Peer::registered(&server);
-        busy.say(&call(round, b""));
+        busy.send(&call(round, b""));
         eventually(&server, |server| server.counts().received == round);
         // Nothing that would be answered: an answer to a peer that has gone would be news of its own.
-        peer.stream.write_all(&bytes(&call(1, b"half"))[..30]).unwrap();
+        peer.stream.write_all(&encode(&call(1, b"half"))[..30]).unwrap();
         drop(peer);
         assert!(busy.answer().unwrap().starts_with("Response"));
     }
@@ -68,9 +68,9 @@ fn a_client_that_ends_together_with_its_last_bytes() {
 fn a_client_that_deregisters_and_closes_its_half_gets_what_it_is_owed() {
     let server = builder("breakwater", 1).serve(slow).unwrap();
     let mut peer = Peer::connect(&server);
-    peer.stream.write_all(&[bytes(&register()), bytes(&call(1, b"")), bytes(&Frame::Deregister)].concat()).unwrap();
+    peer.stream.write_all(&[encode(&register()), encode(&call(1, b"")), encode(&Frame::Deregister)].concat()).unwrap();
     peer.stream.shutdown(Shutdown::Write).unwrap();
-    assert!(peer.hear().unwrap().starts_with("Welcome"));
+    assert!(peer.receive().unwrap().starts_with("Welcome"));
     assert!(peer.answer().unwrap().starts_with("Response"));
     assert_eq!(peer.answer(), None);
     is_settled(&server);
@@ -81,7 +81,7 @@ fn a_client_that_deregisters_and_closes_its_half_gets_what_it_is_owed() {
 #[test]
 fn a_peer_that_has_gone_silently() {
     let server =
-        builder("breakwater", 1).patience(Nanos::from_secs(1), Nanos::from_secs(10)).serve(peer::echo).unwrap();
+        builder("breakwater", 1).timeouts(Nanos::from_secs(1), Nanos::from_secs(10)).serve(peer::echo).unwrap();
     let mut silent = Peer::registered(&server);
     let _unregistered = Peer::connect(&server);
     let mut chatty = Peer::registered(&server);
@@ -90,13 +90,13 @@ fn a_peer_that_has_gone_silently() {
     let gone = AtomicBool::new(false);
     let heard = std::thread::scope(|scope| {
         let silent = scope.spawn(|| {
-            let heard: Vec<String> = std::iter::from_fn(|| silent.hear()).collect();
+            let heard: Vec<String> = std::iter::from_fn(|| silent.receive()).collect();
             gone.store(true, Ordering::SeqCst);
             heard
         });
         // A sign of life is enough to stay. The other that is silent has been told so and does not end its half either.
         while !gone.load(Ordering::SeqCst) || server.counts().connections > 1 {
-            chatty.say(&Frame::Ping(Ping { timestamp: Timestamp(3) }));
+            chatty.send(&Frame::Ping(Ping { timestamp: Timestamp(3) }));
             // A fraction of the silence that is allowed.
             std::thread::sleep(Duration::from_millis(20));
         }
@@ -111,7 +111,7 @@ fn a_peer_that_has_gone_silently() {
 /// Bytes of answers to pings that a crowd of so many sessions gets in a while, each of which has sent more than it may.
 fn pongs_of_a_crowd(count: usize) -> usize {
     let server = builder("breakwater", 1).serve(peer::echo).unwrap();
-    let flood = bytes(&Frame::Ping(Ping { timestamp: Timestamp(3) })).repeat(8 * 1024);
+    let flood = encode(&Frame::Ping(Ping { timestamp: Timestamp(3) })).repeat(8 * 1024);
     let mut crowd: Vec<Peer> = (0..count).map(|_| Peer::registered(&server)).collect();
     crowd.iter_mut().for_each(|peer| peer.stream.write_all(&flood).unwrap());
     // The same time for every crowd: the answers within it are what is compared.
@@ -140,20 +140,20 @@ fn a_crowd_has_one_ration_of_words() {
 #[test]
 fn a_client_that_never_reads_is_not_read_without_end_and_then_closed() {
     let server = builder("none", 1)
-        .patience(Nanos::from_secs(300), Nanos::from_millis(300))
+        .timeouts(Nanos::from_secs(300), Nanos::from_millis(300))
         .serve(|_: &Request<'_>, reply: &mut Vec<u8>| {
             reply.resize(50_000, 1);
             Ok(())
         })
         .unwrap();
     let mut deaf = Peer::connect(&server);
-    deaf.say(&register());
+    deaf.send(&register());
     deaf.stream.set_write_timeout(Some(Duration::from_secs(20))).unwrap();
     let mut request = 0;
     // Sooner or later writing fails: because the server does not read, and then because it has closed.
     while request < 1_000_000 {
         request += 1;
-        if deaf.stream.write_all(&bytes(&call(request, b""))).is_err() {
+        if deaf.stream.write_all(&encode(&call(request, b""))).is_err() {
             break;
         }
         if request % 200 == 0 {
@@ -188,11 +188,11 @@ fn a_stop_while_clients_do_not_stop() {
                         let mut sink = [0; 65_536];
                         while reader.read(&mut sink).is_ok_and(|count| count > 0) {}
                     });
-                    let pings = bytes(&Frame::Ping(Ping { timestamp: Timestamp(1) })).repeat(50);
+                    let pings = encode(&Frame::Ping(Ping { timestamp: Timestamp(1) })).repeat(50);
                     let mut request = 0;
                     while going_on.load(Ordering::SeqCst) {
                         request += 1;
-                        let all = [pings.clone(), bytes(&call(request, b""))].concat();
+                        let all = [pings.clone(), encode(&call(request, b""))].concat();
                         if peer.stream.write_all(&all).is_err() {
                             break;
                         }
@@ -214,7 +214,7 @@ fn a_client_that_always_has_more_to_say_keeps_nobody_from_being_heard() {
     let server = start("breakwater", 1);
     let mut flooder = Peer::registered(&server);
     // A large call first: afterwards as much is read at once.
-    flooder.say(&call(1, &vec![0; 1 << 20]));
+    flooder.send(&call(1, &vec![0; 1 << 20]));
     assert!(flooder.answer().unwrap().starts_with("Response"));
     let going_on = AtomicBool::new(true);
     std::thread::scope(|scope| {
@@ -224,7 +224,7 @@ fn a_client_that_always_has_more_to_say_keeps_nobody_from_being_heard() {
             while reader.read(&mut sink).is_ok_and(|count| count > 0) {}
         });
         scope.spawn(|| {
-            let pings = bytes(&Frame::Ping(Ping { timestamp: Timestamp(1) })).repeat(20_000);
+            let pings = encode(&Frame::Ping(Ping { timestamp: Timestamp(1) })).repeat(20_000);
             while going_on.load(Ordering::SeqCst) {
                 flooder.stream.write_all(&pings).unwrap();
             }
@@ -244,12 +244,12 @@ fn an_error_is_heard_by_a_client_that_goes_on_talking() {
     let server = start("none", 1);
     for _ in 0..20 {
         let mut peer = Peer::connect(&server);
-        let mut saying = [bytes(&register()), b"this is no frame".to_vec()].concat();
+        let mut saying = [encode(&register()), b"this is no frame".to_vec()].concat();
         // More than one read: closing with this unread would reset the connection.
         saying.resize(200_000, 7);
         peer.stream.write_all(&saying).unwrap();
-        assert!(peer.hear().unwrap().starts_with("Welcome"));
-        assert!(peer.hear().unwrap().contains("Malformed"));
+        assert!(peer.receive().unwrap().starts_with("Welcome"));
+        assert!(peer.receive().unwrap().contains("Malformed"));
         // The server's half is closed, and what it is told is thrown away.
         peer.stream.write_all(&saying).unwrap();
         assert_eq!(peer.stream.read(&mut [0; 16]).unwrap(), 0);
@@ -262,7 +262,7 @@ fn clients_that_do_not_end_after_an_error_are_ended() {
     let server = start("breakwater", 1);
     let mut peers: Vec<Peer> = (0..300).map(|_| Peer::registered(&server)).collect();
     for peer in &mut peers {
-        peer.say(&register());
+        peer.send(&register());
     }
     for peer in &mut peers {
         assert!(peer.answer().unwrap().contains("Unexpected"));
@@ -274,9 +274,9 @@ fn clients_that_do_not_end_after_an_error_are_ended() {
 #[test]
 fn a_frame_that_takes_too_long() {
     let server =
-        builder("breakwater", 1).patience(Nanos::from_millis(300), Nanos::from_secs(10)).serve(peer::echo).unwrap();
+        builder("breakwater", 1).timeouts(Nanos::from_millis(300), Nanos::from_secs(10)).serve(peer::echo).unwrap();
     let mut slow = Peer::registered(&server);
-    let frame = bytes(&call(1, &[7; 100_000]));
+    let frame = encode(&call(1, &[7; 100_000]));
     let mut stream = slow.stream.try_clone().unwrap();
     // Never silent, and never done.
     let slowly = std::thread::spawn(move || {
@@ -288,7 +288,7 @@ fn a_frame_that_takes_too_long() {
             std::thread::sleep(Duration::from_millis(10));
         }
     });
-    let heard: Vec<String> = std::iter::from_fn(|| slow.hear()).collect();
+    let heard: Vec<String> = std::iter::from_fn(|| slow.receive()).collect();
     ends_with(&heard, ErrorCode::Timeout);
     slow.stream.shutdown(Shutdown::Both).unwrap();
     slowly.join().unwrap();
@@ -302,7 +302,7 @@ fn a_client_that_resets_its_connection_while_it_is_not_read() {
     let server = builder("none", 1).serve_async(never).unwrap();
     let mut peer = Peer::registered(&server);
     for request in 1..=300 {
-        peer.say(&call(request, b""));
+        peer.send(&call(request, b""));
     }
     eventually(&server, |server| server.counts().received == 256);
     setsockopt(&peer.stream, sockopt::Linger, &linger { l_onoff: 1, l_linger: 0 }).unwrap();
@@ -321,13 +321,13 @@ fn whatever_a_client_says_it_has_an_end() {
     assert!(files.len() > 30);
     let server = start("breakwater", 2);
     for file in files {
-        for before in [Vec::new(), bytes(&register())] {
+        for before in [Vec::new(), encode(&register())] {
             let mut peer = Peer::connect(&server);
             let saying = [before, std::fs::read(&file).unwrap()].concat();
             // It may have been sent away already: what it was told can still be read.
             let _ = peer.stream.write_all(&saying);
             let _ = peer.stream.shutdown(Shutdown::Write);
-            while peer.hear().is_some() {}
+            while peer.receive().is_some() {}
         }
     }
     is_settled(&server);
@@ -337,19 +337,19 @@ fn whatever_a_client_says_it_has_an_end() {
 /// Sends as if it had a window of `outstanding`, until it is sent away. What it was told last.
 fn cheat(server: &Server, outstanding: u64, going_on: &AtomicBool) -> Option<String> {
     let mut peer = Peer::connect(server);
-    peer.say(&register());
+    peer.send(&register());
     let mut next = 0;
     let mut ask = |peer: &mut Peer| {
         next += 1;
         // Once it has been sent away, writing fails; what it was told can still be read.
-        let _ = peer.stream.write_all(&bytes(&call(next, b"")));
+        let _ = peer.stream.write_all(&encode(&call(next, b"")));
     };
     for _ in 0..outstanding {
         ask(&mut peer);
     }
     let mut last = None;
     while going_on.load(Ordering::SeqCst) {
-        let Some(heard) = peer.hear() else { break };
+        let Some(heard) = peer.receive() else { break };
         if heard.starts_with("Response") || heard.starts_with("Drop") {
             ask(&mut peer);
         }
@@ -365,7 +365,7 @@ fn a_cheater_is_refused_then_slowed_then_sent_away() {
     assert!(last.starts_with("Error") && last.contains("Unexpected") && last.contains("without credit"), "{last}");
     is_settled(&server);
     let counts = server.counts();
-    assert!(counts.without_credit > 0 && counts.without_credit <= counts.dropped, "{counts:?}");
+    assert!(counts.without_credit > 0 && counts.without_credit <= counts.rejected, "{counts:?}");
     // What it had no credit for did not get as far as the controller, and at most one window of the rest at a time.
     assert!(counts.completed > 0, "{counts:?}");
     is_well(&server);
@@ -376,11 +376,11 @@ fn a_paused_client_is_not_read() {
     // The pool as it is where cores stay: where they come and go, an unused one grows until a window of sixty is lawful, and
     // each answer to one of those calls makes more of the burst lawful.
     let algorithm = leeward_controllers::builtin().find("breakwater").unwrap().clone();
-    let params = algorithm.params(&[("allocator_aware", Raw::Switch(false))]).unwrap();
+    let params = algorithm.params(&[("allocator_aware", RawParam::Switch(false))]).unwrap();
     let server = builder("breakwater", 1).admission(&algorithm, params).serve(peer::echo).unwrap();
     let mut peer = Peer::connect(&server);
-    peer.say(&register());
-    let burst: Vec<u8> = (1..=2_000).flat_map(|request| bytes(&call(request, b""))).collect();
+    peer.send(&register());
+    let burst: Vec<u8> = (1..=2_000).flat_map(|request| encode(&call(request, b""))).collect();
     let mut writer = peer.stream.try_clone().unwrap();
     let sending = std::thread::spawn(move || {
         let _ = writer.write_all(&burst);
@@ -388,7 +388,7 @@ fn a_paused_client_is_not_read() {
     eventually(&server, |server| server.counts().without_credit >= 65);
     // Its pause began inside what had been read already, and the rest of that waits too. Each pause lets one call
     // through and becomes longer, so that of two thousand nearly none is ever looked at.
-    let heard: Vec<String> = std::iter::from_fn(|| peer.hear()).collect();
+    let heard: Vec<String> = std::iter::from_fn(|| peer.receive()).collect();
     assert!(heard.last().unwrap().starts_with("Error"), "{:?}", heard.last());
     is_settled(&server);
     assert!(server.counts().received < 200, "{:?}", server.counts());
@@ -406,9 +406,9 @@ fn without_credits_the_bound_on_unanswered_calls_remains() {
         .unwrap();
     let mut peer = Peer::connect(&server);
     // One read brings more than a connection may have unanswered: a long call makes the server's buffer grow first.
-    peer.say(&register());
-    let mut burst = bytes(&call(1, &[0; 200_000]));
-    burst.extend((2..=2_000).flat_map(|request| bytes(&call(request, b""))));
+    peer.send(&register());
+    let mut burst = encode(&call(1, &[0; 200_000]));
+    burst.extend((2..=2_000).flat_map(|request| encode(&call(request, b""))));
     let mut writer = peer.stream.try_clone().unwrap();
     let sending = std::thread::spawn(move || writer.write_all(&burst).unwrap());
     eventually(&server, |server| server.counts().received > 0);
@@ -416,9 +416,9 @@ fn without_credits_the_bound_on_unanswered_calls_remains() {
     std::thread::sleep(Duration::from_millis(100));
     assert!(server.counts().received <= 256, "{:?}", server.counts());
     may_begin.store(true, Ordering::SeqCst);
-    assert!(peer.hear().unwrap().starts_with("Welcome"));
+    assert!(peer.receive().unwrap().starts_with("Welcome"));
     for _ in 0..2_000 {
-        assert!(peer.hear().unwrap().starts_with("Response"));
+        assert!(peer.receive().unwrap().starts_with("Response"));
     }
     sending.join().unwrap();
     assert_eq!(server.counts().without_credit, 0);

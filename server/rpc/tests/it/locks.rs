@@ -2,17 +2,17 @@
 //! No time is asserted; waits give up after a long while only so that a defect fails instead of hanging.
 
 use super::TRANSPORT;
-use crate::serving::{Serve, over, reached};
+use crate::serve::{Serve, over, replica_of};
 use leeward_core::budget::Budget;
 use leeward_core::params::Params;
 use leeward_core::units::Nanos;
 use leeward_recording::{Item, Reader, Replayer};
 use leeward_rpc::client::{CallError, CallOptions, Client};
-use leeward_rpc::server::{Builder, Failed, OwnedRequest, Recording, Request, Server};
+use leeward_rpc::server::{Builder, HandlerError, OwnedRequest, Recording, Request, Server};
 use leeward_rpc::statistics::{self, Statistics};
-use leeward_rpc::wire::{DropReason, Method};
-use leeward_runtime::locks::{Kind, Mutex};
-use leeward_runtime::{Idle, budget};
+use leeward_rpc::wire::{Method, RejectCode};
+use leeward_runtime::locks::{LockKind, Mutex};
+use leeward_runtime::{IdlePolicy, budget};
 use leeward_testkit::wait::until;
 use std::io::{self, Write};
 use std::sync::Arc;
@@ -21,7 +21,7 @@ const ADD: Method = Method(1);
 /// Answers what is left of the budget.
 const LEFT: Method = Method(2);
 
-type Account = Arc<Mutex<u64>>;
+type Balance = Arc<Mutex<u64>>;
 
 /// An objective so long that a busy machine is no overload.
 fn builder() -> Builder {
@@ -29,14 +29,14 @@ fn builder() -> Builder {
     over(TRANSPORT, Server::builder())
         .admission(&breakwater, Params::default())
         .objective(Nanos::from_micros(10), Nanos::from_secs(30))
-        .idle(Idle::Block)
+        .idle(IdlePolicy::Block)
 }
 
 fn left() -> Vec<u8> {
     budget::current().remaining().map_or(u64::MAX, |left| left.0).to_le_bytes().to_vec()
 }
 
-fn plain(builder: Builder, account: &Account) -> Server {
+fn plain(builder: Builder, account: &Balance) -> Server {
     let account = Arc::clone(account);
     let add = move |request: &Request<'_>, reply: &mut Vec<u8>| {
         if request.method == LEFT {
@@ -49,7 +49,7 @@ fn plain(builder: Builder, account: &Account) -> Server {
     builder.serve(add).unwrap()
 }
 
-fn with_tasks(builder: Builder, account: &Account) -> Server {
+fn with_tasks(builder: Builder, account: &Balance) -> Server {
     let account = Arc::clone(account);
     let add = move |request: OwnedRequest| {
         let account = Arc::clone(&account);
@@ -61,7 +61,7 @@ fn with_tasks(builder: Builder, account: &Account) -> Server {
             *account += 1;
             // Others find it locked.
             leeward_runtime::tasks::yield_now().await;
-            Ok::<_, Failed>(Vec::new())
+            Ok::<_, HandlerError>(Vec::new())
         }
     };
     builder.serve_async(add).unwrap()
@@ -69,7 +69,7 @@ fn with_tasks(builder: Builder, account: &Account) -> Server {
 
 fn client(server: &Server) -> Client {
     let breakwater = leeward_controllers::builtin().find("breakwater").unwrap().clone();
-    reached(Client::builder(), server)
+    replica_of(Client::builder(), server)
         .admission(&breakwater, Params::default())
         .objective(Nanos::from_micros(10), Nanos::from_secs(30))
         .build()
@@ -79,7 +79,7 @@ fn client(server: &Server) -> Client {
 #[test]
 fn a_refused_request_is_a_drop_with_the_locks_name() {
     for start in [plain, with_tasks] {
-        let account: Account = Arc::new(Mutex::new("accounts", 0));
+        let account: Balance = Arc::new(Mutex::new("accounts", 0));
         let server = start(builder().cores(2), &account);
         let client = client(&server);
         let held = account.lock_blocking();
@@ -90,7 +90,7 @@ fn a_refused_request_is_a_drop_with_the_locks_name() {
             let options = || CallOptions::new().budget(Nanos::from_millis(1));
             for _ in 0..3 {
                 match client.call_blocking_with(ADD, "", options()) {
-                    Err(error @ CallError::Rejected { reason: DropReason::Lock, .. }) => {
+                    Err(error @ CallError::Rejected { reason: RejectCode::Lock, .. }) => {
                         assert!(error.to_string().ends_with("Lock (accounts)"), "{error}");
                         assert!(error.is_overload());
                     }
@@ -103,20 +103,22 @@ fn a_refused_request_is_a_drop_with_the_locks_name() {
         client.call_blocking_with(ADD, "", CallOptions::new().budget(Nanos::from_millis(1))).unwrap();
         assert_eq!(*account.lock_blocking(), 1, "what was refused has changed nothing");
         assert_eq!(account.stats().refused, 3);
-        assert!(leeward_runtime::locks::stats().iter().any(|lock| lock.name == "accounts" && lock.kind == Kind::Mutex));
+        assert!(
+            leeward_runtime::locks::stats().iter().any(|lock| lock.name == "accounts" && lock.kind == LockKind::Mutex)
+        );
         client.shut_down();
         until("the end of the session", || server.gauges().credits_issued.is_none_or(|issued| issued == 0));
         let counts = server.stop().unwrap();
-        assert_eq!((counts.received, counts.completed, counts.dropped), (4, 1, 3));
+        assert_eq!((counts.received, counts.completed, counts.rejected), (4, 1, 3));
     }
 }
 
 #[test]
 fn a_request_has_its_own_budget_or_the_servers() {
     for start in [plain, with_tasks] {
-        let account: Account = Arc::new(Mutex::new("unused", 0));
+        let account: Balance = Arc::new(Mutex::new("unused", 0));
         let ample = Nanos::from_secs(1_000);
-        let (limited, open) = (start(builder().budget(Budget::of(ample)), &account), start(builder(), &account));
+        let (limited, open) = (start(builder().budget(Budget::new(ample)), &account), start(builder(), &account));
         let left = |server: &Server, options| {
             let client = client(server);
             let response = client.call_blocking_with(LEFT, "", options).unwrap();
@@ -141,8 +143,8 @@ fn requests_that_contend_end_in_one_way_or_the_other() {
     const CLIENTS: usize = 4;
     const CALLS: usize = 1_000;
     for start in [plain, with_tasks] {
-        let account: Account = Arc::new(Mutex::new("contended", 0));
-        let server = start(builder().cores(2).budget(Budget::of(Nanos::from_micros(20))), &account);
+        let account: Balance = Arc::new(Mutex::new("contended", 0));
+        let server = start(builder().cores(2).budget(Budget::new(Nanos::from_micros(20))), &account);
         let (mut done, mut refused) = (0, 0);
         std::thread::scope(|threads| {
             let clients: Vec<_> = (0..CLIENTS)
@@ -153,7 +155,7 @@ fn requests_that_contend_end_in_one_way_or_the_other() {
                         let ends: Vec<_> = calls.into_iter().map(pollster::block_on).collect();
                         client.shut_down();
                         let refused =
-                            |error: &CallError| matches!(error, CallError::Rejected { reason: DropReason::Lock, .. });
+                            |error: &CallError| matches!(error, CallError::Rejected { reason: RejectCode::Lock, .. });
                         let done = ends.iter().filter(|end| end.is_ok()).count();
                         (done, ends.iter().filter_map(|end| end.as_ref().err()).filter(|end| refused(end)).count())
                     })
@@ -166,7 +168,7 @@ fn requests_that_contend_end_in_one_way_or_the_other() {
         });
         let counts = server.stop().unwrap();
         assert_eq!(*account.lock_blocking(), done as u64);
-        assert_eq!(counts.received, counts.completed + counts.dropped + counts.abandoned);
+        assert_eq!(counts.received, counts.completed + counts.rejected + counts.abandoned);
         assert!(done > 0);
         assert_eq!(account.stats().refused, refused as u64);
     }
@@ -175,7 +177,7 @@ fn requests_that_contend_end_in_one_way_or_the_other() {
 #[test]
 fn a_server_tells_of_its_locks_and_drops() {
     for start in [plain, with_tasks] {
-        let account: Account = Arc::new(Mutex::new("told of", 0));
+        let account: Balance = Arc::new(Mutex::new("told of", 0));
         let server = start(builder().cores(2), &account);
         let client = client(&server);
         let held = account.lock_blocking();
@@ -190,14 +192,14 @@ fn a_server_tells_of_its_locks_and_drops() {
         let answer = client.call_blocking(statistics::METHOD, "whatever").unwrap();
         let told = Statistics::parse(&answer.payload).unwrap();
         assert_eq!((told.cores, told.received, told.completed, told.connections), (2, 1, 0, 1));
-        assert_eq!((told.drops["Lock"], told.dropped()), (1, 1));
+        assert_eq!((told.drops["Lock"], told.rejected()), (1, 1));
         assert!(told.credit_pool.is_some() && told.uptime_ns > 0);
         let lock = told.locks.iter().find(|lock| lock.name == "told of").unwrap();
         assert_eq!((lock.kind.as_str(), lock.refused, lock.contended), ("mutex", 1, 1));
         assert!(lock.waited_ns >= 1_000_000 && lock.longest_ns == lock.waited_ns);
         client.shut_down();
         let counts = server.stop().unwrap();
-        assert_eq!((counts.received, counts.completed, counts.dropped), (1, 0, 1));
+        assert_eq!((counts.received, counts.completed, counts.rejected), (1, 0, 1));
     }
 }
 
@@ -216,7 +218,7 @@ impl Write for File {
 
 #[test]
 fn a_recording_with_refusals_replays() {
-    let (file, account): (File, Account) = (File::default(), Arc::new(Mutex::new("recorded", 0)));
+    let (file, account): (File, Balance) = (File::default(), Arc::new(Mutex::new("recorded", 0)));
     let recording = Recording::to(file.clone()).unwrap();
     let server = with_tasks(builder().record(&recording), &account);
     let client = client(&server);
@@ -226,7 +228,7 @@ fn a_recording_with_refusals_replays() {
         until("a delay", || account.delay() > Nanos::from_millis(1));
         for _ in 0..10 {
             let refused = client.call_blocking_with(ADD, "", CallOptions::new().budget(Nanos::from_millis(1)));
-            assert!(matches!(refused, Err(CallError::Rejected { reason: DropReason::Lock, .. })));
+            assert!(matches!(refused, Err(CallError::Rejected { reason: RejectCode::Lock, .. })));
         }
         drop(held);
         waiter.join().unwrap();
@@ -241,7 +243,9 @@ fn a_recording_with_refusals_replays() {
     let mut replayer = None;
     for item in Reader::items(&bytes) {
         match item.unwrap() {
-            Item::Header(header) => replayer = Some(Replayer::same(&header, &leeward_controllers::builtin()).unwrap()),
+            Item::Header(header) => {
+                replayer = Some(Replayer::from_header(&header, &leeward_controllers::builtin()).unwrap())
+            }
             Item::Entry(entry) => replayer.as_mut().unwrap().step(&entry).unwrap(),
             Item::End(_) => {}
         }

@@ -11,20 +11,20 @@ use leeward_rpc::client::Transport;
 /// Transport of the tests that are run over each.
 const TRANSPORT: Transport = Transport::Tcp;
 
-mod asker;
 mod async_handlers;
 mod batches;
 mod client;
 mod client_faults;
 mod cores;
 mod datagrams;
-mod far;
 mod faults;
 mod locks;
 mod order;
+mod over_datagrams;
 mod peer;
 mod polled;
-mod puppet;
+mod raw_client;
 mod relay;
+mod scripted_server;
+mod serve;
 mod server;
-mod serving;

@@ -2,11 +2,11 @@
 //! the order in which the client sent them, although cores steal each other's work and answers leave in any order.
 
 use crate::peer::{Peer, is_settled};
-use crate::serving::Serve;
+use crate::serve::Serve;
 use leeward_core::params::Params;
-use leeward_pair::order::{CALLS, WATCH, check, frames};
+use leeward_pair::order::{CALLS, ORDER_OBSERVER, check, frames};
 use leeward_rpc::server::{Request, Server};
-use leeward_runtime::Idle;
+use leeward_runtime::IdlePolicy;
 use std::io::Write;
 use std::time::Duration;
 
@@ -14,9 +14,9 @@ use std::time::Duration;
 fn nothing_overtakes_within_a_connection() {
     const PEERS: usize = 4;
     let server = Server::builder()
-        .admission(&WATCH, Params::default())
+        .admission(&ORDER_OBSERVER, Params::default())
         .cores(3)
-        .idle(Idle::Block)
+        .idle(IdlePolicy::Block)
         .serve(|request: &Request<'_>, _: &mut Vec<u8>| {
             // Uneven, so that cores run dry at different times and steal.
             std::thread::sleep(Duration::from_micros(u64::from(request.payload[0]) * 4));

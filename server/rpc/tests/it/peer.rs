@@ -4,14 +4,14 @@
 
 #![allow(dead_code, reason = "each test file uses a part of it")]
 
-use crate::serving::Serve;
+use crate::serve::Serve;
 use leeward_allocation as allocation;
-use leeward_core::params::Raw;
+use leeward_core::params::RawParam;
 use leeward_core::units::Nanos;
-pub(crate) use leeward_pair::frames::{bytes, call, register};
-use leeward_rpc::server::{Builder, Failed, IoUring, Request, Server};
+pub(crate) use leeward_pair::frames::{call, encode, register};
+use leeward_rpc::server::{Builder, HandlerError, IoUring, Request, Server};
 use leeward_rpc::wire::{Decoder, Frame, PayloadLimit, Regime, Side};
-use leeward_runtime::Idle;
+use leeward_runtime::IdlePolicy;
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::time::Duration;
@@ -38,13 +38,13 @@ impl Peer {
 
     pub(crate) fn registered(server: &Server) -> Peer {
         let mut peer = Peer::connect(server);
-        peer.say(&register());
-        assert!(peer.hear().unwrap().starts_with("Welcome"));
+        peer.send(&register());
+        assert!(peer.receive().unwrap().starts_with("Welcome"));
         peer
     }
 
-    pub(crate) fn say(&mut self, frame: &Frame<'_>) {
-        self.stream.write_all(&bytes(frame)).unwrap();
+    pub(crate) fn send(&mut self, frame: &Frame<'_>) {
+        self.stream.write_all(&encode(frame)).unwrap();
     }
 
     /// Whether there is a credit for a call, with nothing else unanswered.
@@ -55,14 +55,14 @@ impl Peer {
     /// Sends a call as soon as there is a credit for it, with nothing else unanswered, and takes its answer.
     pub(crate) fn ask(&mut self, request: u64, payload: &[u8]) -> String {
         while !self.may_call() {
-            self.hear().unwrap();
+            self.receive().unwrap();
         }
-        self.say(&call(request, payload));
+        self.send(&call(request, payload));
         self.answer().unwrap()
     }
 
     /// The next frame as text; `None` at the end of the stream.
-    pub(crate) fn hear(&mut self) -> Option<String> {
+    pub(crate) fn receive(&mut self) -> Option<String> {
         loop {
             if let Some(frame) = self.decoder.next_frame().unwrap() {
                 match &frame {
@@ -80,7 +80,7 @@ impl Peer {
             }
             match self.stream.read(self.decoder.spare()) {
                 Ok(0) => return None,
-                Ok(count) => self.decoder.filled(count),
+                Ok(count) => self.decoder.advance(count),
                 Err(error) if error.kind() == std::io::ErrorKind::ConnectionReset => return None,
                 // A system that suspends this process for a while interrupts what waits with a limit.
                 Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
@@ -92,7 +92,7 @@ impl Peer {
     /// The next answer, credits and pongs skipped.
     pub(crate) fn answer(&mut self) -> Option<String> {
         loop {
-            let heard = self.hear()?;
+            let heard = self.receive()?;
             if !heard.starts_with("Credit") && !heard.starts_with("Pong") {
                 return Some(heard);
             }
@@ -100,9 +100,9 @@ impl Peer {
     }
 }
 
-pub(crate) fn echo(request: &Request<'_>, reply: &mut Vec<u8>) -> Result<(), Failed> {
+pub(crate) fn echo(request: &Request<'_>, reply: &mut Vec<u8>) -> Result<(), HandlerError> {
     match request.payload {
-        b"no" => Err(Failed::Because("no".into())),
+        b"no" => Err(HandlerError::Message("no".into())),
         b"panic" => panic!("as asked"),
         payload => {
             reply.extend_from_slice(payload);
@@ -125,7 +125,7 @@ pub(crate) fn builder(controller: &str, cores: usize) -> Builder {
     let is_off = std::env::var_os("LEEWARD_TEST_IO_URING").is_some_and(|value| value == "off");
     let io_uring = if is_off { IoUring::Off } else { IoUring::Auto };
     let builder = Server::builder().admission(&algorithm, params).objective(rtt, slo).io_uring(io_uring);
-    let builder = builder.cores(cores).idle(Idle::Block);
+    let builder = builder.cores(cores).idle(IdlePolicy::Block);
     // And with cores that come and go: `make test` does.
     match std::env::var("LEEWARD_TEST_ALLOCATOR") {
         Ok(name) => allocated(builder, &name, &[]),
@@ -136,7 +136,8 @@ pub(crate) fn builder(controller: &str, cores: usize) -> Builder {
 /// The same with cores that come and go, at least one.
 pub(crate) fn allocated(builder: Builder, policy: &str, params: &[(&str, &str)]) -> Builder {
     let policy = allocation::registry::find(policy).unwrap();
-    let pairs: Vec<(&str, Raw)> = params.iter().map(|(name, value)| (*name, Raw::Text((*value).into()))).collect();
+    let pairs: Vec<(&str, RawParam)> =
+        params.iter().map(|(name, value)| (*name, RawParam::Text((*value).into()))).collect();
     builder.allocator(policy, policy.params(&pairs).unwrap(), 1)
 }
 
@@ -147,7 +148,7 @@ pub(crate) fn is_settled(server: &Server) {
         counts.connections == 0 && gauges.credits_issued.unwrap_or(0) == 0 && gauges.sessions.unwrap_or(0) == 0
     });
     let counts = server.counts();
-    assert_eq!(counts.received, counts.completed + counts.dropped + counts.abandoned, "{counts:?}");
+    assert_eq!(counts.received, counts.completed + counts.rejected + counts.abandoned, "{counts:?}");
 }
 
 /// Waits until `holds`, as long as it takes.
@@ -165,7 +166,7 @@ pub(crate) fn eventually(server: &Server, holds: impl Fn(&Server) -> bool) {
 pub(crate) fn is_well(server: &Server) {
     let mut peer = Peer::registered(server);
     let answers = (1..1_000).map(|request| {
-        peer.say(&call(request, b"are you well"));
+        peer.send(&call(request, b"are you well"));
         let answer = peer.answer().unwrap();
         assert!(answer.starts_with("Response") || answer.starts_with("Drop"), "{answer}");
         answer

@@ -1,14 +1,14 @@
 //! A mid-tier over real sockets: a server whose cores poll the client that its handlers call with.
 
-use crate::serving::Serve;
+use crate::serve::Serve;
 use leeward_core::units::Nanos;
 use leeward_rpc::client::{Builder as ClientBuilder, CallError, Client};
-use leeward_rpc::server::{Failed, OwnedRequest, Request, Server};
+use leeward_rpc::server::{HandlerError, OwnedRequest, Request, Server};
 use leeward_rpc::wire::Method;
-use leeward_runtime::Idle;
+use leeward_runtime::IdlePolicy;
 use std::sync::Arc;
 
-const IDLES: [Idle; 3] = [Idle::Spin, Idle::Adaptive(Nanos::from_micros(20)), Idle::Block];
+const IDLES: [IdlePolicy; 3] = [IdlePolicy::Spin, IdlePolicy::Adaptive(Nanos::from_micros(20)), IdlePolicy::Block];
 
 fn client(server: &Server) -> ClientBuilder {
     let none = leeward_controllers::builtin().find("none").unwrap().clone();
@@ -23,9 +23,9 @@ fn client(server: &Server) -> ClientBuilder {
 fn leaf() -> Server {
     let handler = |request: &Request<'_>, reply: &mut Vec<u8>| {
         reply.extend(request.payload.iter().rev());
-        Ok::<(), Failed>(())
+        Ok::<(), HandlerError>(())
     };
-    Server::builder().idle(Idle::Block).serve(handler).unwrap()
+    Server::builder().idle(IdlePolicy::Block).serve(handler).unwrap()
 }
 
 #[test]
@@ -38,7 +38,9 @@ fn answers_come_through_the_cores_that_poll() {
             let below = Arc::clone(&below);
             async move {
                 let answer = below.call(request.method, request.payload).await;
-                answer.map(|response| response.payload.to_vec()).map_err(|error| Failed::Because(error.to_string()))
+                answer
+                    .map(|response| response.payload.to_vec())
+                    .map_err(|error| HandlerError::Message(error.to_string()))
             }
         };
         let builder = Server::builder().idle(idle).cores(2).poll_also(1, polled);
@@ -66,7 +68,7 @@ fn calls_end_with_the_server_that_polls() {
     let leaf = leaf();
     let (below, polled) = client(&leaf).build_polled().unwrap();
     let echo = |request: OwnedRequest| async move { Ok(request.payload) };
-    let builder = Server::builder().idle(Idle::Block).poll_also(0, polled);
+    let builder = Server::builder().idle(IdlePolicy::Block).poll_also(0, polled);
     let middle = builder.serve_async(echo).unwrap();
     assert_eq!(&below.call_blocking(Method(0), [1, 2]).unwrap().payload[..], [2, 1]);
     middle.stop().unwrap();

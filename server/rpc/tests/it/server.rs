@@ -1,13 +1,13 @@
 //! The server from outside, over real sockets: answers, rejections, and peers that misbehave. No time is asserted; reads
 //! give up after a long while only so that a defect fails instead of hanging.
 
-use crate::peer::{Peer, bytes, call, echo, eventually, is_well, register, start};
-use crate::serving::Serve;
-use leeward_core::params::Raw;
+use crate::peer::{Peer, call, echo, encode, eventually, is_well, register, start};
+use crate::serve::Serve;
+use leeward_core::params::RawParam;
 use leeward_core::units::Nanos;
 use leeward_rpc::server::{Request, Server};
 use leeward_rpc::wire::{Call, CreditId, ErrorCode, FailureCode, Frame};
-use leeward_runtime::Idle;
+use leeward_runtime::IdlePolicy;
 use leeward_testkit::greetings::GREETINGS;
 use std::io::Write;
 use std::net::Shutdown;
@@ -26,7 +26,7 @@ fn every_controller_answers() {
                 }
             }
             let counts = server.counts();
-            assert_eq!((counts.received, counts.completed, counts.dropped), (100, 100, 0), "{}", algorithm.name);
+            assert_eq!((counts.received, counts.completed, counts.rejected), (100, 100, 0), "{}", algorithm.name);
             server.stop().unwrap();
         }
     }
@@ -36,8 +36,8 @@ fn every_controller_answers() {
 fn a_call_on_trust_rides_on_the_registration() {
     let server = start("breakwater", 1);
     let mut peer = Peer::connect(&server);
-    peer.stream.write_all(&[bytes(&register()), bytes(&call(1, b"x"))].concat()).unwrap();
-    assert!(peer.hear().unwrap().starts_with("Welcome"));
+    peer.stream.write_all(&[encode(&register()), encode(&call(1, b"x"))].concat()).unwrap();
+    assert!(peer.receive().unwrap().starts_with("Welcome"));
     assert!(peer.answer().unwrap().starts_with("Response"));
 }
 
@@ -46,7 +46,7 @@ fn failures_end_one_request_only() {
     let server = start("none", 1);
     let mut peer = Peer::registered(&server);
     for (payload, code) in [(b"no".as_slice(), FailureCode::Failed), (b"panic", FailureCode::Failed)] {
-        peer.say(&call(1, payload));
+        peer.send(&call(1, payload));
         let answer = peer.answer().unwrap();
         assert!(answer.starts_with("Failure") && answer.contains(&format!("{code:?}")), "{answer}");
     }
@@ -63,30 +63,30 @@ fn failures_end_one_request_only() {
 fn a_byte_at_a_time_is_as_good() {
     let server = start("breakwater", 1);
     let mut peer = Peer::connect(&server);
-    for byte in [bytes(&register()), bytes(&call(1, b"slow"))].concat() {
+    for byte in [encode(&register()), encode(&call(1, b"slow"))].concat() {
         peer.stream.write_all(&[byte]).unwrap();
     }
-    assert!(peer.hear().unwrap().starts_with("Welcome"));
+    assert!(peer.receive().unwrap().starts_with("Welcome"));
     assert!(peer.answer().unwrap().starts_with("Response"));
 }
 
 #[test]
 fn nonsense_ends_the_connection_with_the_reason() {
     let server = start("breakwater", 1);
-    let mut version = bytes(&register());
+    let mut version = encode(&register());
     version[2] = 9;
-    let mut oversized = bytes(&call(1, b""));
+    let mut oversized = encode(&call(1, b""));
     oversized[4..8].copy_from_slice(&u32::MAX.to_le_bytes());
     for (saying, expected) in [
         (b"GET / HTTP/1.1\r\nHost: x\r\n\r\n".to_vec(), ErrorCode::Malformed),
         (version, ErrorCode::Version),
-        (bytes(&call(1, b"unregistered")), ErrorCode::Unexpected),
-        ([bytes(&register()), oversized].concat(), ErrorCode::TooLarge),
-        ([bytes(&register()), bytes(&register())].concat(), ErrorCode::Unexpected),
+        (encode(&call(1, b"unregistered")), ErrorCode::Unexpected),
+        ([encode(&register()), oversized].concat(), ErrorCode::TooLarge),
+        ([encode(&register()), encode(&register())].concat(), ErrorCode::Unexpected),
     ] {
         let mut peer = Peer::connect(&server);
         peer.stream.write_all(&saying).unwrap();
-        let heard: Vec<String> = std::iter::from_fn(|| peer.hear()).collect();
+        let heard: Vec<String> = std::iter::from_fn(|| peer.receive()).collect();
         let last = heard.last().unwrap();
         assert!(last.starts_with("Error") && last.contains(&format!("{expected:?}")), "{expected:?}: {heard:?}");
     }
@@ -102,7 +102,7 @@ fn clients_of_other_protocols_are_told_so() {
     for (name, bytes) in GREETINGS.into_iter().chain(short).filter(|(name, _)| *name != "Leeward's protocol") {
         let mut peer = Peer::connect(&server);
         peer.stream.write_all(bytes).unwrap();
-        let heard: Vec<String> = std::iter::from_fn(|| peer.hear()).collect();
+        let heard: Vec<String> = std::iter::from_fn(|| peer.receive()).collect();
         let last = heard.last().unwrap();
         assert!(last.starts_with("Error") && last.contains("Malformed") && last.contains(name), "{name}: {heard:?}");
     }
@@ -119,10 +119,10 @@ fn grants_have_names_where_the_controller_measures_them() {
         let mut peer = Peer::registered(&server);
         for (request, credit) in [(1, 0), (2, 1), (3, u64::MAX)] {
             while !peer.may_call() {
-                peer.hear().unwrap();
+                peer.receive().unwrap();
             }
             let Frame::Call(plain) = call(request, b"x") else { unreachable!("a call is a call") };
-            peer.say(&Frame::Call(Call { credit: CreditId(credit), ..plain }));
+            peer.send(&Frame::Call(Call { credit: CreditId(credit), ..plain }));
             let answer = peer.answer().unwrap();
             assert!(answer.starts_with("Response"), "{controller}: {answer}");
             assert_eq!(!answer.contains("credit: CreditId(0)"), named, "{controller}: {answer}");
@@ -137,13 +137,13 @@ fn credit_comes_back_from_every_end() {
     let server = start("breakwater", 2);
     let mut peers: Vec<Peer> = (0..40).map(|_| Peer::registered(&server)).collect();
     for (index, peer) in peers.iter_mut().enumerate() {
-        peer.say(&call(1, b"x"));
+        peer.send(&call(1, b"x"));
         match index % 4 {
             0 => assert!(peer.answer().is_some()),
             1 => peer.stream.shutdown(Shutdown::Write).unwrap(),
-            2 => peer.say(&Frame::Deregister),
+            2 => peer.send(&Frame::Deregister),
             // Ends in the middle of a frame.
-            _ => peer.stream.write_all(&bytes(&call(2, b"half"))[..30]).unwrap(),
+            _ => peer.stream.write_all(&encode(&call(2, b"half"))[..30]).unwrap(),
         }
     }
     drop(peers);
@@ -151,15 +151,15 @@ fn credit_comes_back_from_every_end() {
     let gauges = server.gauges();
     assert_eq!((gauges.credits_issued, gauges.sessions), (Some(0), Some(0)));
     let counts = server.counts();
-    assert_eq!(counts.received, counts.completed + counts.dropped + counts.abandoned, "{counts:?}");
+    assert_eq!(counts.received, counts.completed + counts.rejected + counts.abandoned, "{counts:?}");
     is_well(&server);
 }
 
 #[test]
 fn a_peer_that_never_reads_costs_no_one_else() {
     let server = Server::builder()
-        .idle(Idle::Block)
-        .patience(Nanos::from_secs(300), Nanos::from_millis(200))
+        .idle(IdlePolicy::Block)
+        .timeouts(Nanos::from_secs(300), Nanos::from_millis(200))
         .serve(|_: &Request<'_>, reply: &mut Vec<u8>| {
             reply.resize(100_000, 1);
             Ok(())
@@ -169,7 +169,7 @@ fn a_peer_that_never_reads_costs_no_one_else() {
     deaf.stream.set_write_timeout(Some(Duration::from_millis(500))).unwrap();
     for request in 1..=2_000 {
         // At some point the server stops reading it, and then ends it.
-        if deaf.stream.write_all(&bytes(&call(request, b""))).is_err() {
+        if deaf.stream.write_all(&encode(&call(request, b""))).is_err() {
             break;
         }
     }
@@ -180,19 +180,19 @@ fn a_peer_that_never_reads_costs_no_one_else() {
 
 #[test]
 fn more_connections_than_the_limit_are_told_so() {
-    let server = Server::builder().idle(Idle::Block).connection_limit(2).serve(echo).unwrap();
+    let server = Server::builder().idle(IdlePolicy::Block).connection_limit(2).serve(echo).unwrap();
     let _first = Peer::registered(&server);
     let _second = Peer::registered(&server);
     let mut third = Peer::connect(&server);
-    let heard = third.hear().unwrap();
+    let heard = third.receive().unwrap();
     assert!(heard.contains("ConnectionLimit"), "{heard}");
-    assert_eq!(third.hear(), None);
+    assert_eq!(third.receive(), None);
 }
 
 #[test]
 fn a_stop_answers_what_is_owed_and_says_goodbye() {
     let server = Server::builder()
-        .idle(Idle::Block)
+        .idle(IdlePolicy::Block)
         .serve(|_: &Request<'_>, reply: &mut Vec<u8>| {
             // The stop comes meanwhile.
             std::thread::sleep(Duration::from_millis(200));
@@ -201,7 +201,7 @@ fn a_stop_answers_what_is_owed_and_says_goodbye() {
         })
         .unwrap();
     let mut peer = Peer::registered(&server);
-    peer.say(&call(1, b""));
+    peer.send(&call(1, b""));
     eventually(&server, |server| server.counts().received == 1);
     server.stop().unwrap();
     assert!(peer.answer().unwrap().starts_with("Response"));
@@ -223,10 +223,10 @@ fn an_address_in_use_is_an_error() {
 #[test]
 fn drops_are_answered_too() {
     let algorithm = leeward_controllers::builtin().find("gradient").unwrap().clone();
-    let params = algorithm.params(&[("min_limit", Raw::Integer(1)), ("max_limit", Raw::Integer(1))]).unwrap();
+    let params = algorithm.params(&[("min_limit", RawParam::Integer(1)), ("max_limit", RawParam::Integer(1))]).unwrap();
     let server = Server::builder()
         .admission(&algorithm, params)
-        .idle(Idle::Block)
+        .idle(IdlePolicy::Block)
         .serve(|_: &Request<'_>, _: &mut Vec<u8>| {
             // The rest of the burst arrives meanwhile.
             std::thread::sleep(Duration::from_millis(20));
@@ -234,22 +234,22 @@ fn drops_are_answered_too() {
         })
         .unwrap();
     let mut peer = Peer::registered(&server);
-    let burst: Vec<u8> = (1..=30).flat_map(|request| bytes(&call(request, b""))).collect();
+    let burst: Vec<u8> = (1..=30).flat_map(|request| encode(&call(request, b""))).collect();
     peer.stream.write_all(&burst).unwrap();
     let answers: Vec<String> = (0..30).filter_map(|_| peer.answer()).collect();
     let dropped = answers.iter().filter(|answer| answer.starts_with("Drop") && answer.contains("Concurrency")).count();
     assert!(dropped > 0 && answers.iter().any(|answer| answer.starts_with("Response")), "{answers:?}");
-    assert_eq!(server.counts().dropped, dropped as u64);
+    assert_eq!(server.counts().rejected, dropped as u64);
 }
 
 #[test]
 fn sleeping_cores_still_hand_out_credit() {
     let algorithm = leeward_controllers::builtin().find("breakwater").unwrap().clone();
     let params = algorithm.params(&[]).unwrap();
-    let server = Server::builder().admission(&algorithm, params).idle(Idle::Block).serve(echo).unwrap();
+    let server = Server::builder().admission(&algorithm, params).idle(IdlePolicy::Block).serve(echo).unwrap();
     // More sessions than the pool begins with, and none of them says anything.
     let mut peers: Vec<Peer> = (0..30).map(|_| Peer::registered(&server)).collect();
     for peer in &mut peers {
-        assert!(peer.hear().unwrap().starts_with("Credit"));
+        assert!(peer.receive().unwrap().starts_with("Credit"));
     }
 }

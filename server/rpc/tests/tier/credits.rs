@@ -1,11 +1,11 @@
 //! Credits that are set aside before a request begins: a leaf that lets no call go costs no work, and one that lets some go gets as many.
 
-use crate::asking::{Asking, Told};
-use crate::fan::{leaves, server, threading};
+use crate::fanout_service::{leaves, server, threading};
+use crate::pipelined_client::{CallResult, PipelinedClient};
 use leeward_core::server::Feedback;
 use leeward_core::units::{Credits, Nanos};
-use leeward_rpc::server::{Failed, Request};
-use leeward_rpc::tier::{Calls, Enough, LeafError, Leaves, MidTier, Options, Replies, Reply, Step, Tier};
+use leeward_rpc::server::{HandlerError, Request};
+use leeward_rpc::tier::{Calls, GatherCondition, LeafError, Leaves, MidTier, Options, Replies, Reply, Step, Tier};
 use leeward_rpc::wire::{
     Answer, Credit, Decoder, Encoder, Frame, Method, Nanos32, PayloadLimit, Regime, Response, Side, Version, Welcome,
 };
@@ -33,19 +33,25 @@ impl MidTier for Counting {
         (): &mut (),
         calls: &mut Calls<'_>,
         _: &mut Vec<u8>,
-    ) -> Result<Step, Failed> {
+    ) -> Result<Step, HandlerError> {
         self.begun.fetch_add(1, Ordering::SeqCst);
         for leaf in calls.leaves() {
             calls.call(leaf, Method(1), |bytes| bytes.extend_from_slice(request.payload));
         }
-        Ok(Step::Gather(Enough::All))
+        Ok(Step::Gather(GatherCondition::All))
     }
 
-    fn resume(&self, (): &mut (), came: &Replies<'_>, _: &mut Calls<'_>, reply: &mut Vec<u8>) -> Result<Step, Failed> {
+    fn resume(
+        &self,
+        (): &mut (),
+        came: &Replies<'_>,
+        _: &mut Calls<'_>,
+        reply: &mut Vec<u8>,
+    ) -> Result<Step, HandlerError> {
         let right = came.iter().filter(|reply| matches!(reply, Reply::Result(_))).count();
         // A connection that is not there yet holds no call back.
         let is_held = |reply: &Reply<'_>| {
-            matches!(reply, Reply::Missing | Reply::Failed(LeafError::Held | LeafError::Dropped(_)))
+            matches!(reply, Reply::Missing | Reply::Failed(LeafError::NotSent | LeafError::Rejected(_)))
         };
         self.held.fetch_add(came.iter().filter(is_held).count() as u64, Ordering::SeqCst);
         reply.push(right as u8);
@@ -54,15 +60,15 @@ impl MidTier for Counting {
 }
 
 /// A leaf that gives each connection this window, and answers at once.
-struct Miser {
+struct FixedWindowLeaf {
     address: SocketAddr,
     window: Arc<AtomicU32>,
     ends: Arc<AtomicBool>,
     thread: thread::JoinHandle<()>,
 }
 
-impl Miser {
-    fn start(window: u32) -> Miser {
+impl FixedWindowLeaf {
+    fn start(window: u32) -> FixedWindowLeaf {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let (address, ends) = (listener.local_addr().unwrap(), Arc::new(AtomicBool::new(false)));
         listener.set_nonblocking(true).unwrap();
@@ -81,7 +87,7 @@ impl Miser {
                 thread::sleep(Duration::from_micros(200));
             }
         });
-        Miser { address, window, ends, thread }
+        FixedWindowLeaf { address, window, ends, thread }
     }
 
     fn stop(self) {
@@ -96,7 +102,7 @@ fn serve(socket: &mut TcpStream, decoder: &mut Decoder, told: &mut u32, given: &
     let feedback = Feedback { window: Credits(window), ..Feedback::NONE };
     let mut out = Vec::new();
     let mut say = |frame: &Frame<'_>| {
-        Encoder::new(PayloadLimit::DEFAULT).speaking(Version::NEWEST).append(frame, &mut out).unwrap()
+        Encoder::new(PayloadLimit::DEFAULT).with_version(Version::NEWEST).append(frame, &mut out).unwrap()
     };
     if *told != window {
         *told = window;
@@ -105,7 +111,7 @@ fn serve(socket: &mut TcpStream, decoder: &mut Decoder, told: &mut u32, given: &
     loop {
         match socket.read(decoder.spare()) {
             Ok(0) => return false,
-            Ok(count) => decoder.filled(count),
+            Ok(count) => decoder.advance(count),
             Err(error) if error.kind() == ErrorKind::WouldBlock => break,
             Err(_) => return false,
         }
@@ -132,7 +138,12 @@ fn serve(socket: &mut TcpStream, decoder: &mut Decoder, told: &mut u32, given: &
 }
 
 /// A tier over these leaves, whose objective is `slo`.
-fn tier(misers: &[&Miser], setup: &str, slo: Nanos, reserves: bool) -> (Tier, Arc<AtomicU64>, Arc<AtomicU64>) {
+fn tier(
+    misers: &[&FixedWindowLeaf],
+    setup: &str,
+    slo: Nanos,
+    reserves: bool,
+) -> (Tier, Arc<AtomicU64>, Arc<AtomicU64>) {
     let (begun, held) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicU64::new(0)));
     let breakwater = leeward_controllers::builtin().find("breakwater").unwrap().clone();
     let leaves = Leaves::resolve(misers.iter().map(|miser| miser.address.to_string())).unwrap();
@@ -140,30 +151,30 @@ fn tier(misers: &[&Miser], setup: &str, slo: Nanos, reserves: bool) -> (Tier, Ar
     let leaves = leaves.timeout(Nanos::from_millis(200)).admission(&breakwater, params, Nanos::from_micros(50), slo);
     let service = Counting { begun: Arc::clone(&begun), held: Arc::clone(&held) };
     let builder = server().objective(Nanos::from_micros(50), slo);
-    let options = Options::new(leaves.reserving(reserves), threading(setup));
+    let options = Options::new(leaves.reserve_credits(reserves), threading(setup));
     let tier = builder.start_tier("127.0.0.1:0", options, service).unwrap();
     (tier, begun, held)
 }
 
 /// Waits until the tier's links to all leaves are there: before that nobody is needed.
-fn until_up(asking: &mut Asking, leaves: u8) {
-    while asking.ask(1, 1, b"is it there") != Told::Result(vec![leaves]) {
+fn until_up(asking: &mut PipelinedClient, leaves: u8) {
+    while asking.ask(1, 1, b"is it there") != CallResult::Result(vec![leaves]) {
         thread::sleep(Duration::from_millis(1));
     }
 }
 
-fn drops(asking: &mut Asking, requests: u64) -> u64 {
+fn drops(asking: &mut PipelinedClient, requests: u64) -> u64 {
     (2..2 + requests).for_each(|request| asking.call(request, 1, b"argument"));
     asking.send();
-    (0..requests).filter(|_| matches!(asking.answer().1, Told::Drop(_))).count() as u64
+    (0..requests).filter(|_| matches!(asking.answer().1, CallResult::Drop(_))).count() as u64
 }
 
 #[test]
 fn without_a_credit_no_work_is_begun() {
     for setup in MODELS {
-        let (generous, miser) = (Miser::start(100), Miser::start(100));
+        let (generous, miser) = (FixedWindowLeaf::start(100), FixedWindowLeaf::start(100));
         let (tier, begun, held) = tier(&[&generous, &miser], setup, Nanos::from_millis(20), true);
-        let mut asking = Asking::new(&tier);
+        let mut asking = PipelinedClient::new(&tier);
         until_up(&mut asking, 2);
         miser.window.store(0, Ordering::SeqCst);
         // Until all of the tier's connections have heard of it: then nothing begins any more.
@@ -180,7 +191,7 @@ fn without_a_credit_no_work_is_begun() {
         assert_eq!(begun.load(Ordering::SeqCst), before, "{setup}: work without a credit");
         // Credits come: requests begin, and none of their calls is held.
         miser.window.store(1, Ordering::SeqCst);
-        while !matches!(asking.ask(90, 1, b"again"), Told::Result(_)) {}
+        while !matches!(asking.ask(90, 1, b"again"), CallResult::Result(_)) {}
         assert_eq!(held.load(Ordering::SeqCst), none_held, "{setup}");
         tier.stop().unwrap();
         generous.stop();
@@ -191,16 +202,16 @@ fn without_a_credit_no_work_is_begun() {
 #[test]
 fn a_request_that_waits_begins_when_credits_come() {
     for setup in MODELS {
-        let miser = Miser::start(100);
+        let miser = FixedWindowLeaf::start(100);
         let (tier, _, held) = tier(&[&miser], setup, Nanos::from_secs(60), true);
-        let mut asking = Asking::new(&tier);
+        let mut asking = PipelinedClient::new(&tier);
         until_up(&mut asking, 1);
         let none_held = held.load(Ordering::SeqCst);
         miser.window.store(1, Ordering::SeqCst);
         // More than the window at once, on any connection: those beyond wait, and none is dropped by then unless the machine stands still.
         let dropped = drops(&mut asking, 40);
         let counts = tier.stop().unwrap();
-        assert_eq!(counts.dropped, dropped, "{setup}");
+        assert_eq!(counts.rejected, dropped, "{setup}");
         assert_eq!(held.load(Ordering::SeqCst), none_held, "{setup}: a call was held back after the work");
         miser.stop();
     }
@@ -208,9 +219,9 @@ fn a_request_that_waits_begins_when_credits_come() {
 
 #[test]
 fn a_tier_that_does_not_reserve_works_for_nothing() {
-    let miser = Miser::start(100);
+    let miser = FixedWindowLeaf::start(100);
     let (tier, begun, held) = tier(&[&miser], "SDB1-3", Nanos::from_millis(20), false);
-    let mut asking = Asking::new(&tier);
+    let mut asking = PipelinedClient::new(&tier);
     until_up(&mut asking, 1);
     miser.window.store(0, Ordering::SeqCst);
     let before = begun.load(Ordering::SeqCst);
@@ -227,7 +238,7 @@ fn a_tier_that_does_not_reserve_works_for_nothing() {
 
 #[test]
 fn leaves_that_are_away_hold_nobody_back() {
-    let gone = [crate::fan::echo()];
+    let gone = [crate::fanout_service::echo()];
     let away = leaves(&gone);
     let [gone] = gone;
     gone.stop().unwrap();
@@ -238,8 +249,8 @@ fn leaves_that_are_away_hold_nobody_back() {
         let (begun, held) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicU64::new(0)));
         let service = Counting { begun: Arc::clone(&begun), held };
         let tier = server().start_tier("127.0.0.1:0", Options::new(leaves, threading(setup)), service).unwrap();
-        let mut asking = Asking::new(&tier);
-        assert_eq!(asking.ask(1, 1, b"a partial answer"), Told::Result(vec![0]), "{setup}");
+        let mut asking = PipelinedClient::new(&tier);
+        assert_eq!(asking.ask(1, 1, b"a partial answer"), CallResult::Result(vec![0]), "{setup}");
         assert_eq!(begun.load(Ordering::SeqCst), 1);
         tier.stop().unwrap();
     }

@@ -1,7 +1,7 @@
 //! Fan-outs that bear tails: copies, second calls, cancelling, results that are good enough.
 
-use crate::asking::{Asking, Told};
-use crate::fan::{echo, leaves, patient, server, start, threading};
+use crate::fanout_service::{echo, leaves, patient, server, start, threading};
+use crate::pipelined_client::{CallResult, PipelinedClient};
 use leeward_core::units::Nanos;
 use leeward_rpc::server::{OwnedRequest, Server};
 use leeward_rpc::tier::{Options, Tier};
@@ -14,8 +14,8 @@ const MODELS: [&str; 2] = ["SDB1-1", "ADB1-1-1"];
 /// Longer than any quick call takes, on a machine that is not overloaded beyond measure.
 const SLOW: Nanos = Nanos::from_secs(2);
 
-fn answered(told: &Told) -> u8 {
-    let Told::Result(bytes) = told else { panic!("{told:?}") };
+fn answered(told: &CallResult) -> u8 {
+    let CallResult::Result(bytes) = told else { panic!("{told:?}") };
     bytes[0]
 }
 
@@ -44,7 +44,7 @@ fn a_call_that_takes_long_is_made_at_another_copy_and_the_first_is_cancelled() {
         let (first, takes) = moody();
         let servers = [first, echo()];
         let tier = start(Options::new(leaves(&servers).copies(2).unwrap(), threading(setup)));
-        let mut asking = Asking::new(&tier);
+        let mut asking = PipelinedClient::new(&tier);
         // Until both tails are known.
         for request in 1..=300 {
             assert_eq!(answered(&asking.ask(request, 8, b"one of two")), 1, "{setup}");
@@ -74,7 +74,7 @@ fn what_is_not_needed_any_more_is_cancelled_if_it_may_be() {
     for setup in MODELS {
         let servers = [echo(), patient(Nanos::from_millis(300))];
         let tier = start(Options::new(leaves(&servers), threading(setup)));
-        let mut asking = Asking::new(&tier);
+        let mut asking = PipelinedClient::new(&tier);
         assert_eq!(answered(&asking.ask(1, 1, b"all")), 2, "{setup}");
         assert_eq!(answered(&asking.ask(2, 10, b"one")), 1, "{setup}");
         assert_eq!(tier.switch().counts().cancelled, 1, "{setup}");
@@ -92,14 +92,14 @@ fn half_is_good_enough_and_less_is_waited_for() {
     for setup in ["SDB1-1", "ADB1-1-1", "CORE1"] {
         let servers = [echo(), patient(Nanos::from_millis(300)), patient(Nanos::from_millis(100)), echo()];
         let tier = start(Options::new(leaves(&servers), threading(setup)));
-        let mut asking = Asking::new(&tier);
+        let mut asking = PipelinedClient::new(&tier);
         assert_eq!(answered(&asking.ask(1, 8, b"all")), 4, "{setup}");
         let half = answered(&asking.ask(2, 9, b"half"));
         assert!((2..=3).contains(&half), "{setup}: {half}");
         stop(tier, servers);
         let servers = [patient(Nanos::from_millis(300)), patient(Nanos::from_millis(100))];
         let tier = start(Options::new(leaves(&servers), threading(setup)));
-        let mut asking = Asking::new(&tier);
+        let mut asking = PipelinedClient::new(&tier);
         assert_eq!(answered(&asking.ask(1, 8, b"all")), 2, "{setup}");
         assert_eq!(answered(&asking.ask(2, 9, b"the first of two")), 1, "{setup}");
         stop(tier, servers);
@@ -111,7 +111,7 @@ fn a_copy_less_costs_nothing() {
     for setup in ["SDB1-2", "ADB1-1-1", "CORE1"] {
         let mut servers = vec![echo(), echo(), echo(), echo()];
         let tier = start(Options::new(leaves(&servers).copies(2).unwrap(), threading(setup)));
-        let mut asking = Asking::new(&tier);
+        let mut asking = PipelinedClient::new(&tier);
         assert_eq!(answered(&asking.ask(1, 8, b"two parts")), 2, "{setup}");
         servers.pop().unwrap().stop().unwrap();
         for request in 2..60 {

@@ -1,7 +1,7 @@
 //! Leaves that are not there, that go, and that are slow.
 
-use crate::asking::{Asking, Told};
-use crate::fan::{echo, leaves, patient, server, start, threading};
+use crate::fanout_service::{echo, leaves, patient, server, start, threading};
+use crate::pipelined_client::{CallResult, PipelinedClient};
 use leeward_core::units::Nanos;
 use leeward_rpc::server::Request;
 use leeward_rpc::tier::{Leaves, Options};
@@ -15,8 +15,8 @@ const TRIES: usize = 10_000;
 /// A sync and an async model: which thread waits is all that differs among the others.
 const MODELS: [&str; 2] = ["SDB1-2", "ADB1-1-1"];
 
-fn answered(told: &Told) -> u8 {
-    let Told::Result(bytes) = told else { panic!("{told:?}") };
+fn answered(told: &CallResult) -> u8 {
+    let CallResult::Result(bytes) = told else { panic!("{told:?}") };
     bytes[0]
 }
 
@@ -25,7 +25,7 @@ fn a_leaf_that_is_lost_costs_its_part_of_the_answer() {
     for setup in MODELS {
         let mut servers = vec![echo(), echo()];
         let tier = start(Options::new(leaves(&servers), threading(setup)));
-        let mut asking = Asking::new(&tier);
+        let mut asking = PipelinedClient::new(&tier);
         assert_eq!(answered(&asking.ask(1, 1, b"both")), 2, "{setup}");
         servers.pop().unwrap().stop().unwrap();
         for request in 2..100 {
@@ -46,7 +46,7 @@ fn a_leaf_that_has_come_back_is_asked_by_the_first_request_of_each_thread() {
     // Attempts soon after a loss, and none that others could wait for.
     let leaves = leaves(&servers).timeout(Nanos::from_secs(10));
     let tier = start(Options::new(leaves, threading(&format!("SDB1-{threads}"))));
-    let mut asking = Asking::new(&tier);
+    let mut asking = PipelinedClient::new(&tier);
     let mut all_at_once = |first: u64| {
         (first..first + threads).for_each(|request| asking.call(request, 1, b"all"));
         asking.send();
@@ -76,7 +76,7 @@ fn slow_leaves_are_waited_for_as_long_as_is_said() {
     for setup in MODELS {
         let servers = [echo(), patient(Nanos::from_millis(200))];
         let tier = start(Options::new(leaves(&servers), threading(setup)));
-        let mut asking = Asking::new(&tier);
+        let mut asking = PipelinedClient::new(&tier);
         // Connections first: until then no leaf is fast.
         assert_eq!(answered(&asking.ask(1, 1, b"all")), 2, "{setup}");
         // A busy machine may have no answer within a millisecond.
@@ -111,7 +111,7 @@ fn a_silent_leaf_is_asked_no_more_until_it_says_something() {
         };
         let servers = [echo(), server().start("127.0.0.1:0", stopped).unwrap()];
         let tier = start(Options::new(wait(leaves(&servers)), threading(setup)));
-        let mut asking = Asking::new(&tier);
+        let mut asking = PipelinedClient::new(&tier);
         let mut is_whole = |request: u64| answered(&asking.ask(request, 1, b"all")) == 2;
         assert!((0..TRIES).any(|_| is_whole(1)), "{setup}");
         is_stopped.store(true, Ordering::Relaxed);
@@ -133,7 +133,7 @@ fn nobody_waits_for_ever() {
         let servers = [patient(Nanos::from_secs(30))];
         let leaves = leaves(&servers).timeout(Nanos::from_millis(20));
         let tier = start(Options::new(leaves, threading(setup)));
-        let mut asking = Asking::new(&tier);
+        let mut asking = PipelinedClient::new(&tier);
         assert_eq!(answered(&asking.ask(1, 1, b"never")), 0, "{setup}");
         assert_eq!(answered(&asking.ask(2, 2, b"never")), 0, "{setup}: two gathers");
         tier.stop().unwrap();

@@ -1,35 +1,35 @@
 //! A policy that chooses the setups of a running tier.
 
-use crate::asking::Asking;
-use crate::fan::{Fan, echo, leaves, server, threading};
-use leeward_rpc::tier::{Options, Threading};
-use leeward_threading::curves::{Curve, Curves, Knot};
-use leeward_threading::{Pace, ThreadEnvironment, ThreadGauges, ThreadSignals, ThreadingPolicy, registry};
+use crate::fanout_service::{FanoutService, echo, leaves, server, threading};
+use crate::pipelined_client::PipelinedClient;
+use leeward_rpc::tier::{Options, ThreadingSetup};
+use leeward_threading::curves::{Curve, CurvePoint, Curves};
+use leeward_threading::{PollSchedule, ThreadEnvironment, ThreadGauges, ThreadSignals, ThreadingPolicy, registry};
 use std::sync::Arc;
 
 /// Wants the next setup of a list whenever it is asked.
-struct Restless(usize);
+struct CyclingPolicy(usize);
 
 const LIST: [&str; 4] = ["SIB1", "ADB1-2-1", "SDB1-3", "AIB1-0-2"];
 
-impl ThreadingPolicy for Restless {
-    fn initial(&self) -> Threading {
+impl ThreadingPolicy for CyclingPolicy {
+    fn initial(&self) -> ThreadingSetup {
         threading(LIST[0])
     }
 
-    fn choices(&self) -> Vec<Threading> {
+    fn choices(&self) -> Vec<ThreadingSetup> {
         LIST.map(threading).to_vec()
     }
 
-    fn pace(&self) -> Pace {
-        Pace::Arrivals(7)
+    fn poll_schedule(&self) -> PollSchedule {
+        PollSchedule::Arrivals(7)
     }
 
     fn window(&self) -> usize {
         5
     }
 
-    fn decide(&mut self, signals: &ThreadSignals) -> Option<Threading> {
+    fn decide(&mut self, signals: &ThreadSignals) -> Option<ThreadingSetup> {
         assert_eq!(signals.current, threading(LIST[self.0 % LIST.len()]), "it is told what it wanted");
         assert!(signals.arrivals.total() >= 7);
         self.0 += 1;
@@ -44,9 +44,9 @@ impl ThreadingPolicy for Restless {
 #[test]
 fn a_tier_does_what_its_policy_wants() {
     let servers = [echo()];
-    let options = Options::governed(leaves(&servers), Box::new(Restless(0)), 2);
-    let tier = server().start_tier("127.0.0.1:0", options, Fan).unwrap();
-    let mut asking = Asking::new(&tier);
+    let options = Options::with_policy(leaves(&servers), Box::new(CyclingPolicy(0)), 2);
+    let tier = server().start_tier("127.0.0.1:0", options, FanoutService).unwrap();
+    let mut asking = PipelinedClient::new(&tier);
     for request in 1..=700 {
         asking.ask(request, 1, b"argument");
     }
@@ -59,19 +59,20 @@ fn a_tier_does_what_its_policy_wants() {
 
 #[test]
 fn every_policy_serves() {
-    let knot = |load| Knot { load, p50_us: 50.0, p99_us: 90.0, p999_us: 100.0, cpu: 1.0, samples: 2_000, spread: 0.1 };
+    let knot =
+        |load| CurvePoint { load, p50_us: 50.0, p99_us: 90.0, p999_us: 100.0, cpu: 1.0, samples: 2_000, spread: 0.1 };
     let curve = |setup: &str, sustains| {
         let knots = vec![knot(1.0), knot(sustains)];
-        Curve { setup: threading(setup), knots, sustains }
+        Curve { setup: threading(setup), points: knots, max_load: sustains }
     };
     let curves = Curves::new(vec![curve("SIB1", 100.0), curve("SDB1-4", 100_000.0)]).unwrap();
     let servers = [echo()];
     for policy in registry::POLICIES.iter().filter(|policy| policy.name != "oracle") {
         let environment = ThreadEnvironment::new(Some(Arc::new(curves.clone())), threading("SIB1"), 2);
         let built = policy.build(&policy.params(&[]).unwrap(), &environment).unwrap();
-        let options = Options::governed(leaves(&servers), built, 2);
-        let tier = server().start_tier("127.0.0.1:0", options, Fan).unwrap();
-        let mut asking = Asking::new(&tier);
+        let options = Options::with_policy(leaves(&servers), built, 2);
+        let tier = server().start_tier("127.0.0.1:0", options, FanoutService).unwrap();
+        let mut asking = PipelinedClient::new(&tier);
         for request in 1..=300 {
             asking.ask(request, 1, b"argument");
         }

@@ -1,8 +1,8 @@
 //! Second calls (mt-hedge): what they give against a leaf that is slow now and then, what they cost, and that they end where all leaves
 //! are overloaded. Counts decide, not latencies. How far they cut a tail is simulated by the same rules: `leeward run mt-hedge`.
 
-use crate::asking::{Asking, Told};
-use crate::fan::{echo, leaves, server, start, threading};
+use crate::fanout_service::{echo, leaves, server, start, threading};
+use crate::pipelined_client::{CallResult, PipelinedClient};
 use leeward_core::units::Nanos;
 use leeward_rpc::server::{OwnedRequest, Request, Server};
 use leeward_rpc::tier::{Options, Tier};
@@ -25,14 +25,14 @@ const SAVED: u64 = 10;
 
 /// Mood of a leaf.
 #[derive(Default)]
-struct Mood {
+struct SlowLeaf {
     may_be_slow: AtomicBool,
     /// Slow answers so far.
     slow: AtomicU64,
 }
 
 /// A leaf that is slow now and then, while it may be.
-fn moody(mood: &Arc<Mood>) -> Server {
+fn moody(mood: &Arc<SlowLeaf>) -> Server {
     let (turn, mood) = (AtomicU64::new(0), Arc::clone(mood));
     let handler = move |request: OwnedRequest| {
         let may_be = mood.may_be_slow.load(Ordering::SeqCst);
@@ -49,9 +49,9 @@ fn moody(mood: &Arc<Mood>) -> Server {
 }
 
 /// Asks for a whole answer. How long that took.
-fn ask(asking: &mut Asking, request: u64, method: u32) -> Duration {
+fn ask(asking: &mut PipelinedClient, request: u64, method: u32) -> Duration {
     let began = Instant::now();
-    let Told::Result(answer) = asking.ask(request, method, b"all parts") else { panic!("no result") };
+    let CallResult::Result(answer) = asking.ask(request, method, b"all parts") else { panic!("no result") };
     assert_eq!(usize::from(answer[0]), PARTS, "a whole answer");
     began.elapsed()
 }
@@ -65,11 +65,11 @@ fn so_far(tier: &Tier) -> (u64, u64) {
 #[test]
 fn second_calls_rescue_most_requests_from_a_slow_leaf_for_a_twentieth_more() {
     for setup in ["SDB1-1", "ADB1-1-1"] {
-        let mood = Arc::new(Mood::default());
+        let mood = Arc::new(SlowLeaf::default());
         let mut servers: Vec<Server> = (0..PARTS * 2).map(|_| echo()).collect();
         servers[0] = moody(&mood);
         let tier = start(Options::new(leaves(&servers).copies(2).unwrap(), threading(setup)));
-        let mut asking = Asking::new(&tier);
+        let mut asking = PipelinedClient::new(&tier);
         // Until every leaf's tail is known.
         (1..=300).for_each(|request| _ = ask(&mut asking, request, REPEATABLE));
         let mut waited = 0;
@@ -108,7 +108,7 @@ fn second_calls_end_where_all_leaves_are_overloaded() {
         let servers: Vec<Server> = (0..4).map(|_| leaf()).collect();
         let asked = leaves(&servers).admission(&breakwater, params.clone(), rtt, slo).copies(2).unwrap();
         let tier = start(Options::new(asked, threading(setup)));
-        let mut asking = Asking::new(&tier);
+        let mut asking = PipelinedClient::new(&tier);
         let mut load = |first: u64, ahead: u64, requests: u64| {
             let (mut next, mut open) = (first, 0);
             while next < first + requests {

@@ -1,8 +1,8 @@
 //! Leaves that misbehave: that accept and say nothing, that say nonsense, that stop in the middle. No request waits longer than its
 //! time-out, the others' part of the answer comes, and a leaf that is well again is asked again.
 
-use crate::asking::{Asking, Told};
-use crate::fan::{echo, leaves, server, start, threading};
+use crate::fanout_service::{echo, leaves, server, start, threading};
+use crate::pipelined_client::{CallResult, PipelinedClient};
 use leeward_core::units::Nanos;
 use leeward_rpc::tier::{Leaves, Options};
 use std::io::{Read, Write};
@@ -17,7 +17,7 @@ const TIMEOUT: Nanos = Nanos::from_millis(100);
 
 /// Behaviour of a listener that is no leaf.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Manner {
+pub(crate) enum LeafMisbehavior {
     /// Takes connections and never says anything, as a stopped process does.
     Mute,
     /// Answers whatever comes with bytes of another protocol.
@@ -27,7 +27,7 @@ pub(crate) enum Manner {
 }
 
 /// Listens at an address in this manner until it is told to end.
-pub(crate) fn impostor(at: &str, manner: Manner) -> (SocketAddr, Arc<AtomicBool>, thread::JoinHandle<()>) {
+pub(crate) fn impostor(at: &str, manner: LeafMisbehavior) -> (SocketAddr, Arc<AtomicBool>, thread::JoinHandle<()>) {
     let listener = TcpListener::bind(at).unwrap();
     let (address, ends) = (listener.local_addr().unwrap(), Arc::new(AtomicBool::new(false)));
     listener.set_nonblocking(true).unwrap();
@@ -43,12 +43,12 @@ pub(crate) fn impostor(at: &str, manner: Manner) -> (SocketAddr, Arc<AtomicBool>
             socket.set_nonblocking(false).unwrap();
             socket.set_read_timeout(Some(Duration::from_millis(50))).unwrap();
             match manner {
-                Manner::Mute => {}
-                Manner::Nonsense => {
+                LeafMisbehavior::Mute => {}
+                LeafMisbehavior::Nonsense => {
                     let _ = socket.read(&mut [0; 64]);
                     let _ = socket.write_all(b"HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\n\r\n");
                 }
-                Manner::WrongFrame => {
+                LeafMisbehavior::WrongFrame => {
                     let _ = socket.read(&mut [0; 64]);
                     let mut frame = [0; 64];
                     frame[..4].copy_from_slice(b"LW\x02\x04");
@@ -62,14 +62,16 @@ pub(crate) fn impostor(at: &str, manner: Manner) -> (SocketAddr, Arc<AtomicBool>
     (address, ends, thread::spawn(run))
 }
 
-fn answered(told: &Told) -> u8 {
-    let Told::Result(bytes) = told else { panic!("{told:?}") };
+fn answered(told: &CallResult) -> u8 {
+    let CallResult::Result(bytes) = told else { panic!("{told:?}") };
     bytes[0]
 }
 
 #[test]
 fn an_impostor_costs_its_part_and_no_more_than_the_time_out() {
-    for (turn, manner) in [Manner::Mute, Manner::Nonsense, Manner::WrongFrame].into_iter().enumerate() {
+    for (turn, manner) in
+        [LeafMisbehavior::Mute, LeafMisbehavior::Nonsense, LeafMisbehavior::WrongFrame].into_iter().enumerate()
+    {
         let setup = MODELS[turn % MODELS.len()];
         for setup in [setup, MODELS[(turn + 1) % MODELS.len()]] {
             let well = echo();
@@ -78,7 +80,7 @@ fn an_impostor_costs_its_part_and_no_more_than_the_time_out() {
             let leaves = Leaves::resolve([well.address().to_string(), address.to_string()]).unwrap();
             let leaves = leaves.backoff(backoff, backoff).timeout(TIMEOUT);
             let tier = start(Options::new(leaves, threading(setup)));
-            let mut asking = Asking::new(&tier);
+            let mut asking = PipelinedClient::new(&tier);
             while answered(&asking.ask(1, 1, b"until the link is up")) == 0 {}
             for request in 2..8 {
                 let began = Instant::now();
@@ -103,7 +105,7 @@ fn a_leaf_that_comes_back_is_asked_within_two_seconds() {
         // The backoff of a tier that is served.
         let leaves = leaves(&servers).backoff(Nanos::from_millis(10), Nanos::from_secs(1)).timeout(TIMEOUT);
         let tier = start(Options::new(leaves, threading(setup)));
-        let mut asking = Asking::new(&tier);
+        let mut asking = PipelinedClient::new(&tier);
         while answered(&asking.ask(1, 1, b"both")) < 2 {}
         let [well, other] = servers;
         other.stop().unwrap();

@@ -2,14 +2,14 @@
 //!
 //! - `fan`: the service and its leaves. `asking`: clients that send ahead and account for every answer.
 
-mod asking;
 mod credits;
-mod fan;
 mod fanout;
+mod fanout_service;
 mod faults;
-mod frail;
+mod faulty_leaf;
 mod governed;
 mod hedging;
 mod hostile;
 mod models;
+mod pipelined_client;
 mod switching;

@@ -1,26 +1,26 @@
 //! Every threading model answers the same.
 
-use crate::asking::{Asking, Told};
-use crate::fan::{SETUPS, echo, leaves, start, threading};
+use crate::fanout_service::{SETUPS, echo, leaves, start, threading};
+use crate::pipelined_client::{CallResult, PipelinedClient};
 use leeward_rpc::tier::{Links, Options};
 use std::collections::BTreeSet;
 
 /// Right answers of so many leaves.
-fn right(count: u8, argument: &[u8]) -> Told {
-    Told::Result([&[count], argument].concat())
+fn right(count: u8, argument: &[u8]) -> CallResult {
+    CallResult::Result([&[count], argument].concat())
 }
 
 fn serves(setup: &str, links: Links) {
     let servers = [echo(), echo()];
     let tier = start(Options::new(leaves(&servers).links(links), threading(setup)));
     assert_eq!(tier.switch().threading().to_string(), setup);
-    let mut asking = Asking::new(&tier);
+    let mut asking = PipelinedClient::new(&tier);
     assert_eq!(asking.ask(1, 1, b"one"), right(2, b"one"), "{setup}");
     assert_eq!(asking.ask(2, 2, b"twice"), right(4, b"twice"), "{setup}: two gathers");
-    assert_eq!(asking.ask(3, 3, b""), Told::Failure("as asked".into()), "{setup}");
-    assert_eq!(asking.ask(4, 4, b""), Told::Failure("the handler has panicked".into()), "{setup}");
+    assert_eq!(asking.ask(3, 3, b""), CallResult::Failure("as asked".into()), "{setup}");
+    assert_eq!(asking.ask(4, 4, b""), CallResult::Failure("the handler has panicked".into()), "{setup}");
     assert_eq!(asking.ask(5, 5, b"nobody"), right(0, b"nobody"), "{setup}");
-    let Told::Result(some) = asking.ask(6, 6, b"quorum") else { panic!("{setup}") };
+    let CallResult::Result(some) = asking.ask(6, 6, b"quorum") else { panic!("{setup}") };
     assert!(some[0] >= 1 && &some[1..] == b"quorum", "{setup}");
     // As many at once as a connection may have unanswered.
     let mut open: BTreeSet<u64> = (10..200).collect();
@@ -35,7 +35,7 @@ fn serves(setup: &str, links: Links) {
     }
     drop(asking);
     let counts = tier.switch().counts();
-    assert_eq!((counts.waiting, counts.broken), (0, 0), "{setup}");
+    assert_eq!((counts.waiting, counts.system_errors), (0, 0), "{setup}");
     assert_eq!(tier.stop().unwrap().completed, 196, "{setup}");
     servers.into_iter().for_each(|server| _ = server.stop().unwrap());
 }
@@ -59,10 +59,10 @@ fn a_first_call_may_be_longer_than_what_any_leaf_takes_unasked() {
     for setup in ["SIP1", "SDB1-2", "AIB1-0-1", "ADB1-2-1", "CORE1"] {
         let servers = [echo(), echo()];
         let tier = start(Options::new(leaves(&servers), threading(setup)));
-        let mut asking = Asking::new(&tier);
+        let mut asking = PipelinedClient::new(&tier);
         let argument = vec![7; 4_000];
         // Refused until the leaves have said how much they take, which must not need a shorter call.
-        let is_whole = |told: Told| matches!(told, Told::Result(result) if result[0] == 2);
+        let is_whole = |told: CallResult| matches!(told, CallResult::Result(result) if result[0] == 2);
         let mut turns = 1..;
         while !is_whole(asking.ask(turns.next().unwrap(), 1, &argument)) {
             std::thread::sleep(std::time::Duration::from_millis(1));

@@ -1,8 +1,8 @@
 //! Setups that change under load (mt-switch): every request ends exactly once, requests of one connection are taken in their order, and
 //! every thread without a duty is parked at the end.
 
-use crate::asking::{Asking, Told};
-use crate::fan::{echo, leaves, start, threading};
+use crate::fanout_service::{echo, leaves, start, threading};
+use crate::pipelined_client::{CallResult, PipelinedClient};
 use leeward_rpc::tier::{Options, Switch};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -36,7 +36,7 @@ impl Outcome {
 }
 
 /// Sends ahead until `over`, then waits for what is open. Requests, lost ones, double and wrong answers.
-fn client(number: u32, mut asking: Asking, over: &AtomicBool) -> [u64; 4] {
+fn client(number: u32, mut asking: PipelinedClient, over: &AtomicBool) -> [u64; 4] {
     let (mut sent, mut answered, mut double, mut wrong) = (0u64, Vec::<bool>::new(), 0, 0);
     let mut open = 0;
     loop {
@@ -56,7 +56,7 @@ fn client(number: u32, mut asking: Asking, over: &AtomicBool) -> [u64; 4] {
         open -= u64::from(!*seen);
         *seen = true;
         let expected = [&[2], argument(number, request).as_slice()].concat();
-        wrong += u64::from(told != Told::Result(expected));
+        wrong += u64::from(told != CallResult::Result(expected));
     }
     let lost = answered.iter().filter(|seen| !**seen).count() as u64;
     [sent, lost, double, wrong]
@@ -99,14 +99,14 @@ fn run(seed: u64, longest: Duration, span: Duration) -> Outcome {
         counted.fetch_add(u64::from(request != *last + 1), Ordering::Relaxed);
         *last = request;
     };
-    let options = Options::new(leaves(&servers), threading(MODELS[0])).most_threads(MOST).observe(observe);
+    let options = Options::new(leaves(&servers), threading(MODELS[0])).max_threads(MOST).observe(observe);
     let tier = start(options);
     let over = AtomicBool::new(false);
     let mut outcome = Outcome::default();
     thread::scope(|scope| {
         let clients: Vec<_> = (0..CLIENTS)
             .map(|number| {
-                let asking = Asking::new(&tier);
+                let asking = PipelinedClient::new(&tier);
                 let over = &over;
                 scope.spawn(move || client(number, asking, over))
             })
@@ -126,7 +126,7 @@ fn run(seed: u64, longest: Duration, span: Duration) -> Outcome {
     // The least setup: all but one thread are to be parked.
     tier.switch().change(threading("SIB1")).unwrap();
     for _ in 0..30_000 {
-        let census = tier.switch().census().unwrap();
+        let census = tier.switch().thread_counts().unwrap();
         outcome.not_parked = census.threads - census.parked - 1 + census.open;
         if outcome.not_parked == 0 {
             break;

@@ -17,7 +17,7 @@ pub(crate) type Pair = (PathBuf, PathBuf);
 
 /// Time at which a certificate is valid.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Valid {
+pub(crate) enum Validity {
     Now,
     LongAgo,
 }
@@ -39,11 +39,11 @@ impl Authority {
     }
 
     /// Issues a certificate for these names, as files called `file`.
-    pub(crate) fn issue(&self, file: &str, names: Vec<SanType>, valid: Valid) -> Pair {
+    pub(crate) fn issue(&self, file: &str, names: Vec<SanType>, valid: Validity) -> Pair {
         let mut params = CertificateParams::default();
         params.distinguished_name.push(DnType::CommonName, file);
         params.subject_alt_names = names;
-        if valid == Valid::LongAgo {
+        if valid == Validity::LongAgo {
             (params.not_before, params.not_after) = (date_time_ymd(2001, 1, 1), date_time_ymd(2002, 1, 1));
         }
         let key = KeyPair::generate().unwrap();
@@ -56,7 +56,7 @@ impl Authority {
 
     /// Files of a server that is called `localhost`.
     pub(crate) fn localhost(&self) -> Pair {
-        self.issue("localhost", vec![dns("localhost")], Valid::Now)
+        self.issue("localhost", vec![dns("localhost")], Validity::Now)
     }
 
     /// A server called `localhost`, which wants certificates of `clients` if there is such an authority.

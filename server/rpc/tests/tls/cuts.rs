@@ -20,14 +20,14 @@ static ENDS: LazyLock<(Authority, ServerTls, ClientTls)> = LazyLock::new(|| {
 
 /// Bytes on their way in both directions.
 #[derive(Default)]
-struct Wire {
+struct Pipe {
     to_server: VecDeque<u8>,
     to_client: VecDeque<u8>,
     /// How many bytes the next reads and writes move at most; 0 is no room, or nothing there.
     cuts: VecDeque<usize>,
 }
 
-impl Wire {
+impl Pipe {
     fn cut(&mut self) -> usize {
         self.cuts.pop_front().unwrap_or(usize::MAX)
     }
@@ -51,9 +51,9 @@ fn pull(queue: &mut VecDeque<u8>, into: &mut [u8], most: usize) -> io::Result<us
 
 /// The client's end of the wire.
 #[derive(Clone)]
-struct Near(Rc<RefCell<Wire>>);
+struct ClientEnd(Rc<RefCell<Pipe>>);
 
-impl Read for Near {
+impl Read for ClientEnd {
     fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
         let mut wire = self.0.borrow_mut();
         let most = wire.cut();
@@ -61,7 +61,7 @@ impl Read for Near {
     }
 }
 
-impl Write for Near {
+impl Write for ClientEnd {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         let mut wire = self.0.borrow_mut();
         let most = wire.cut();
@@ -74,14 +74,14 @@ impl Write for Near {
 }
 
 /// The server's end, which reads into a buffer of its own, as the engine does.
-struct Far {
-    wire: Rc<RefCell<Wire>>,
+struct ServerEnd {
+    wire: Rc<RefCell<Pipe>>,
     session: Session,
 }
 
-impl Far {
+impl ServerEnd {
     /// Reads once; what came is appended to `read`. Plaintext has `room` at a time.
-    fn read(&mut self, room: usize, read: &mut Vec<u8>) -> Result<(), leeward_rpc::tls::Broken> {
+    fn read(&mut self, room: usize, read: &mut Vec<u8>) -> Result<(), leeward_rpc::tls::TlsError> {
         let (mut ciphertext, mut plaintext) = ([0; 16 * 1024], vec![0; room]);
         let taken = self.session.take(&mut plaintext);
         read.extend_from_slice(&plaintext[..taken]);
@@ -100,14 +100,14 @@ impl Far {
 
     fn write(&mut self) {
         let wire = Rc::clone(&self.wire);
-        let _ = self.session.send(&mut Back(wire));
+        let _ = self.session.send(&mut ServerWriter(wire));
     }
 }
 
 /// The server's end, to write to.
-struct Back(Rc<RefCell<Wire>>);
+struct ServerWriter(Rc<RefCell<Pipe>>);
 
-impl Write for Back {
+impl Write for ServerWriter {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         let mut wire = self.0.borrow_mut();
         let most = wire.cut();
@@ -119,12 +119,12 @@ impl Write for Back {
     }
 }
 
-fn ends(cuts: Vec<usize>) -> (TlsStream<Near>, Far, Rc<RefCell<Wire>>) {
+fn ends(cuts: Vec<usize>) -> (TlsStream<ClientEnd>, ServerEnd, Rc<RefCell<Pipe>>) {
     let (_, server, client) = &*ENDS;
-    let wire = Rc::new(RefCell::new(Wire { cuts: cuts.into(), ..Wire::default() }));
+    let wire = Rc::new(RefCell::new(Pipe { cuts: cuts.into(), ..Pipe::default() }));
     let session = client.connect(&client.name_for("localhost:1").unwrap()).unwrap();
-    let near = TlsStream::new(Near(Rc::clone(&wire)), session);
-    (near, Far { wire: Rc::clone(&wire), session: server.accept().unwrap() }, wire)
+    let near = TlsStream::new(ClientEnd(Rc::clone(&wire)), session);
+    (near, ServerEnd { wire: Rc::clone(&wire), session: server.accept().unwrap() }, wire)
 }
 
 proptest! {

@@ -3,18 +3,18 @@
 use leeward_core::units::Nanos;
 use leeward_engine::statistics::Statistics;
 use leeward_rpc::client::{CallError, Client};
-use leeward_rpc::server::{Builder, Failed, Request, Server};
+use leeward_rpc::server::{Builder, HandlerError, Request, Server};
 use leeward_rpc::tls::{ClientTls, ServerTls};
 use leeward_rpc::wire::Method;
-use leeward_runtime::Idle;
+use leeward_runtime::IdlePolicy;
 
 /// A server that sleeps when it has nothing to do: tests share the machine.
 pub(crate) fn builder(tls: ServerTls) -> Builder {
-    Server::builder().idle(Idle::Block).tls(tls)
+    Server::builder().idle(IdlePolicy::Block).tls(tls)
 }
 
 /// Answers a call with its argument, and one without an argument with the client's identity.
-pub(crate) fn echo(request: &Request<'_>, reply: &mut Vec<u8>) -> Result<(), Failed> {
+pub(crate) fn echo(request: &Request<'_>, reply: &mut Vec<u8>) -> Result<(), HandlerError> {
     if request.payload.is_empty() {
         reply.extend_from_slice(request.peer.map_or("nobody".into(), ToString::to_string).as_bytes());
     }
@@ -29,7 +29,7 @@ pub(crate) fn start(builder: Builder) -> Server {
 /// A client of a server, with TLS or without.
 pub(crate) fn client(server: &Server, tls: Option<ClientTls>) -> Client {
     let builder = Client::builder().replica(server.address().to_string()).timeout(Nanos::from_secs(20));
-    let builder = builder.patience(Nanos::from_secs(5));
+    let builder = builder.connection_wait(Nanos::from_secs(5));
     match tls {
         Some(tls) => builder.tls(tls).build().unwrap(),
         None => builder.build().unwrap(),
@@ -43,7 +43,7 @@ pub(crate) fn ask(client: &Client, argument: &[u8]) -> Result<Vec<u8>, CallError
 
 /// The words with which a client gives up.
 pub(crate) fn refused(server: &Server, tls: Option<ClientTls>) -> String {
-    let builder = Client::builder().replica(server.address().to_string()).patience(Nanos::from_millis(300));
+    let builder = Client::builder().replica(server.address().to_string()).connection_wait(Nanos::from_millis(300));
     let client = match tls {
         Some(tls) => builder.tls(tls).build().unwrap(),
         None => builder.build().unwrap(),

@@ -1,11 +1,11 @@
 //! Clients and servers that don't match: both sides say why.
 
-use crate::certificates::{Authority, Valid, dns};
+use crate::certificates::{Authority, Validity, dns};
 use crate::peers::{builder, echo, refusals, refused, start, until};
 use leeward_rpc::client::{BuildError, Client};
 use leeward_rpc::server::Server;
 use leeward_rpc::tls::{ClientFiles, ClientTls, ServerFiles, ServerTls};
-use leeward_runtime::Idle;
+use leeward_runtime::IdlePolicy;
 use leeward_testkit::greetings::GREETINGS;
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -29,9 +29,9 @@ fn a_client_without_a_certificate_is_told_to_show_one() {
 fn certificates_of_others_and_expired_ones_are_refused() {
     let (authority, clients) = (Authority::new(), Authority::new());
     let server = start(builder(authority.server(Some(&clients))));
-    let foreign = authority.issue("foreign", vec![dns("client.example")], Valid::Now);
+    let foreign = authority.issue("foreign", vec![dns("client.example")], Validity::Now);
     check(&server, Some(authority.client(Some(foreign))), "does not trust whoever signed", "unknown-issuer");
-    let expired = clients.issue("expired", vec![dns("client.example")], Valid::LongAgo);
+    let expired = clients.issue("expired", vec![dns("client.example")], Validity::LongAgo);
     check(&server, Some(authority.client(Some(expired))), "shown to it has expired", "expired");
     server.stop().unwrap();
 }
@@ -45,7 +45,7 @@ fn a_client_refuses_servers_that_it_does_not_know() {
     check(&server, Some(ClientTls::open(files).unwrap()), "--tls-name says which name", "refused-by-peer");
     server.stop().unwrap();
 
-    let (cert, key) = authority.issue("old", vec![dns("localhost")], Valid::LongAgo);
+    let (cert, key) = authority.issue("old", vec![dns("localhost")], Validity::LongAgo);
     let tls = ServerTls::open(ServerFiles { cert, key, client_ca: None }).unwrap();
     let server = start(builder(tls));
     check(&server, Some(authority.client(None)), "not valid at this time", "refused-by-peer");
@@ -64,7 +64,7 @@ fn a_client_without_tls_is_told_in_its_own_words() {
 #[test]
 fn a_client_with_tls_is_told_by_a_server_without() {
     let authority = Authority::new();
-    let server = Server::builder().idle(Idle::Block).start("127.0.0.1:0", echo).unwrap();
+    let server = Server::builder().idle(IdlePolicy::Block).start("127.0.0.1:0", echo).unwrap();
     let heard = refused(&server, Some(authority.client(None)));
     assert!(heard.contains("the server speaks no TLS at this port"), "{heard}");
     // Whoever looks at the bytes is told, too.
@@ -120,7 +120,7 @@ fn clients_of_other_protocols_are_told_to_speak_tls() {
 fn files_that_can_not_be_used_are_named() {
     let authority = Authority::new();
     let (cert, key) = authority.localhost();
-    let (_, other_key) = authority.issue("other", vec![dns("other.example")], Valid::Now);
+    let (_, other_key) = authority.issue("other", vec![dns("other.example")], Validity::Now);
     let open = |cert: &std::path::Path, key: &std::path::Path| {
         let files = ServerFiles { cert: cert.into(), key: key.into(), client_ca: None };
         ServerTls::open(files).unwrap_err().to_string()

@@ -1,9 +1,9 @@
 //! Calls that get through: with and without certificates of clients, long and short, resumed, on several cores.
 
-use crate::certificates::{Authority, Valid, dns, uri};
+use crate::certificates::{Authority, Validity, dns, uri};
 use crate::peers::{ask, builder, client, start, until};
 use leeward_core::units::Tenant;
-use leeward_engine::{PeerIdentity, Strangers, TenantTable};
+use leeward_engine::{PeerIdentity, TenantTable, UnknownIdentities};
 use leeward_rpc::server::OwnedRequest;
 use leeward_rpc::tls::{ServerFiles, ServerTls};
 use std::fs;
@@ -59,9 +59,9 @@ fn a_service_knows_who_asks() {
     let server = start(builder(authority.server(Some(&clients))));
     let names = vec![dns("client.example"), uri("spiffe://example/batch"), uri("spiffe://example/second")];
     let certificates = [
-        clients.issue("both", names, Valid::Now),
-        clients.issue("dns", vec![dns("client.example")], Valid::Now),
-        clients.issue("bare", Vec::new(), Valid::Now),
+        clients.issue("both", names, Validity::Now),
+        clients.issue("dns", vec![dns("client.example")], Validity::Now),
+        clients.issue("bare", Vec::new(), Validity::Now),
     ];
     let who = certificates.map(|identity| {
         let client = client(&server, Some(authority.client(Some(identity))));
@@ -80,9 +80,9 @@ fn an_identity_is_a_tenant_by_whichever_connection_it_comes() {
     let server = start(builder(authority.server(Some(&clients))).watched(true));
     let source = server.source().unwrap();
     let identities = [
-        clients.issue("one", vec![uri("spiffe://example/one")], Valid::Now),
-        clients.issue("again", vec![uri("spiffe://example/one")], Valid::Now),
-        clients.issue("other", vec![uri("spiffe://example/other")], Valid::Now),
+        clients.issue("one", vec![uri("spiffe://example/one")], Validity::Now),
+        clients.issue("again", vec![uri("spiffe://example/one")], Validity::Now),
+        clients.issue("other", vec![uri("spiffe://example/other")], Validity::Now),
     ];
     let tenants = identities.map(|identity| {
         let client = client(&server, Some(authority.client(Some(identity))));
@@ -95,10 +95,10 @@ fn an_identity_is_a_tenant_by_whichever_connection_it_comes() {
     assert_ne!(tenants[0], tenants[2]);
     server.stop().unwrap();
     // A table has the last word.
-    let table = TenantTable::new([("spiffe://example/one".into(), Tenant(7))], Strangers::Refused);
+    let table = TenantTable::new([("spiffe://example/one".into(), Tenant(7))], UnknownIdentities::Refused);
     let server = start(builder(authority.server(Some(&clients))).tenants(table).watched(true));
     let [one, other] = ["one", "other"].map(|name| {
-        let identity = clients.issue(name, vec![uri(&format!("spiffe://example/{name}"))], Valid::Now);
+        let identity = clients.issue(name, vec![uri(&format!("spiffe://example/{name}"))], Validity::Now);
         client(&server, Some(authority.client(Some(identity))))
     });
     (0..64).for_each(|_| _ = ask(&one, b"hello").unwrap());
@@ -119,7 +119,7 @@ fn an_asynchronous_service_knows_it_too() {
     let (authority, clients) = (Authority::new(), Authority::new());
     let who = |request: OwnedRequest| async move { Ok(request.peer.map_or(vec![], |peer| peer.to_string().into())) };
     let server = builder(authority.server(Some(&clients))).start_async("127.0.0.1:0", who).unwrap();
-    let identity = clients.issue("batch", vec![uri("spiffe://example/batch")], Valid::Now);
+    let identity = clients.issue("batch", vec![uri("spiffe://example/batch")], Validity::Now);
     let client = client(&server, Some(authority.client(Some(identity))));
     assert_eq!(ask(&client, b"").unwrap(), b"spiffe://example/batch");
     server.stop().unwrap();
@@ -136,11 +136,11 @@ fn new_files_are_taken_and_broken_ones_are_not() {
 
     fs::write(&cert, "no certificate").unwrap();
     until(|| {
-        tls.look();
-        tls.trouble().is_some()
+        tls.check_files();
+        tls.last_error().is_some()
     });
     assert!(server.statistics().tls.unwrap().trouble.unwrap().contains("has no certificate in it"));
-    assert!(tls.news().pop().unwrap().contains("the old certificates stay"));
+    assert!(tls.take_messages().pop().unwrap().contains("the old certificates stay"));
     let meanwhile = client(&server, Some(old.client(None)));
     assert_eq!(ask(&meanwhile, b"meanwhile").unwrap(), b"meanwhile");
 
@@ -148,7 +148,7 @@ fn new_files_are_taken_and_broken_ones_are_not() {
     fs::copy(other_cert, &cert).unwrap();
     fs::copy(other_key, &key).unwrap();
     until(|| {
-        tls.look();
+        tls.check_files();
         tls.reloads() == 1
     });
     let late = client(&server, Some(new.client(None)));

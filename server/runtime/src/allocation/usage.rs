@@ -37,7 +37,7 @@ impl CoreUsage {
 
 /// The same, while it is counted.
 #[derive(Debug)]
-pub(super) struct Counting {
+pub(super) struct UsageCounter {
     began: Time,
     /// Time from which a core has been parked.
     since: Vec<Option<Time>>,
@@ -49,9 +49,9 @@ pub(super) struct Counting {
     at: Time,
 }
 
-impl Counting {
+impl UsageCounter {
     pub(super) fn new(cores: usize, parked: impl Fn(usize) -> bool, now: Time) -> Self {
-        Counting {
+        UsageCounter {
             began: now,
             since: (0..cores).map(|core| parked(core).then_some(now)).collect(),
             parked: vec![Nanos::ZERO; cores],
@@ -69,7 +69,7 @@ impl Counting {
     }
 
     /// Counts the core as present from now on; it is there, or on its way.
-    pub(super) fn come(&mut self, core: usize, now: Time) {
+    pub(super) fn unpark(&mut self, core: usize, now: Time) {
         self.advance(now);
         if let Some(since) = self.since[core].take() {
             self.parked[core] += now.since(since);
@@ -106,15 +106,15 @@ mod tests {
 
     #[test]
     fn parked_and_held_time_make_up_all_time() {
-        let mut counting = Counting::new(2, |core| core == 1, Time(10));
-        counting.come(1, Time(40));
+        let mut counting = UsageCounter::new(2, |core| core == 1, Time(10));
+        counting.unpark(1, Time(40));
         counting.park(1, Time(50));
         assert_eq!(counting.held(Time(60)), Nanos(50 + 10));
         let usage = counting.report(1, Time(60));
         assert_eq!((usage.span, usage.cores, usage.parks), (Nanos(50), 1, 1));
         assert_eq!(usage.parked, [Nanos(0), Nanos(40)]);
         assert_eq!(usage.mean_cores(), 1.2);
-        counting.come(1, Time(70));
+        counting.unpark(1, Time(70));
         assert_eq!(counting.report(2, Time(100)).parked, [Nanos(0), Nanos(50)]);
     }
 }

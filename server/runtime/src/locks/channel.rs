@@ -1,8 +1,8 @@
 //! Values from some to others, a bounded number under way.
 
 use super::blocking::block_on;
-use super::permits::{Acquire, Denied, Permits, Wait};
-use super::stats::{Counts, Kind, LockStats};
+use super::permits::{Acquire, AcquireError, Permits, WaitPolicy};
+use super::stats::{LockCounts, LockKind, LockStats};
 use super::time::now;
 use super::{Congested, Spins};
 use crate::sync::{AtomicU64, Mutex, Ordering, lock};
@@ -32,8 +32,8 @@ const NOTHING: u64 = u64::MAX;
 /// ```
 pub fn channel<T>(name: &'static str, capacity: u32) -> (Sender<T>, Receiver<T>) {
     let channel = Arc::new(Channel {
-        room: Permits::new(name, Kind::Channel, capacity.max(1).into()),
-        values: Permits::unlisted(Counts::new(name, Kind::Channel), 0),
+        free_slots: Permits::new(name, LockKind::Channel, capacity.max(1).into()),
+        values: Permits::unlisted(LockCounts::new(name, LockKind::Channel), 0),
         buffer: Mutex::new(Buffer { values: VecDeque::new(), closed: false }),
         oldest: AtomicU64::new(NOTHING),
         senders: AtomicU64::new(1),
@@ -44,7 +44,7 @@ pub fn channel<T>(name: &'static str, capacity: u32) -> (Sender<T>, Receiver<T>)
 
 struct Channel<T> {
     /// A permit for every value that may still be sent.
-    room: Permits,
+    free_slots: Permits,
     /// A permit for every value that may be received.
     values: Permits,
     buffer: Mutex<Buffer<T>>,
@@ -114,17 +114,17 @@ impl<T> Channel<T> {
         self.oldest.store(oldest, Ordering::Relaxed);
     }
 
-    async fn send(&self, value: T, wait: Wait, spins: Spins) -> Result<(), SendError<T>> {
+    async fn send(&self, value: T, wait: WaitPolicy, spins: Spins) -> Result<(), SendError<T>> {
         // Behind this line there is another, of the values: whoever enters waits for both.
-        if wait == Wait::UnlessCongested
-            && let Err(congested) = self.room.check(self.age())
+        if wait == WaitPolicy::UnlessCongested
+            && let Err(congested) = self.free_slots.check(self.age())
         {
             return Err(SendError::Congested(value, congested));
         }
-        match Acquire::new(&self.room, 1, wait, spins.0).await {
+        match Acquire::new(&self.free_slots, 1, wait, spins.0).await {
             Ok(()) => self.put(value),
-            Err(Denied::Congested(congested)) => Err(SendError::Congested(value, congested)),
-            Err(Denied::Closed) => Err(SendError::Closed(value)),
+            Err(AcquireError::Congested(congested)) => Err(SendError::Congested(value, congested)),
+            Err(AcquireError::Closed) => Err(SendError::Closed(value)),
         }
     }
 
@@ -142,7 +142,7 @@ impl<T> Channel<T> {
     }
 
     async fn receive(&self, spins: Spins) -> Option<T> {
-        let acquired = Acquire::new(&self.values, 1, Wait::Regardless, spins.0).await;
+        let acquired = Acquire::new(&self.values, 1, WaitPolicy::Always, spins.0).await;
         // What was sent before the last sender went is received all the same.
         if acquired.is_ok() || self.values.try_acquire(1) { self.take() } else { None }
     }
@@ -153,7 +153,7 @@ impl<T> Channel<T> {
         let value = buffer.values.pop_front();
         self.publish(&buffer);
         drop(buffer);
-        self.room.release(1);
+        self.free_slots.release(1);
         value.map(|(_, value)| value)
     }
 }
@@ -169,7 +169,7 @@ impl<T> Sender<T> {
     /// # Errors
     /// Nobody is left to receive.
     pub async fn send(&self, value: T) -> Result<(), SendError<T>> {
-        self.channel.send(value, Wait::Regardless, Spins::OF_TASKS).await
+        self.channel.send(value, WaitPolicy::Always, Spins::OF_TASKS).await
     }
 
     /// Waits for room, unless the running request's budget would not last until the value is received: for the oldest
@@ -178,7 +178,7 @@ impl<T> Sender<T> {
     /// # Errors
     /// It would not, or nobody is left to receive.
     pub async fn send_unless_congested(&self, value: T) -> Result<(), SendError<T>> {
-        self.channel.send(value, Wait::UnlessCongested, Spins::OF_TASKS).await
+        self.channel.send(value, WaitPolicy::UnlessCongested, Spins::OF_TASKS).await
     }
 
     /// As [`Sender::send`], with the thread waiting.
@@ -186,7 +186,7 @@ impl<T> Sender<T> {
     /// # Errors
     /// Nobody is left to receive.
     pub fn send_blocking(&self, value: T) -> Result<(), SendError<T>> {
-        block_on(self.channel.send(value, Wait::Regardless, Spins::OF_THREADS))
+        block_on(self.channel.send(value, WaitPolicy::Always, Spins::OF_THREADS))
     }
 
     /// As [`Sender::send_unless_congested`], with the thread waiting.
@@ -194,7 +194,7 @@ impl<T> Sender<T> {
     /// # Errors
     /// The running request's budget would not last, or nobody is left to receive.
     pub fn send_blocking_unless_congested(&self, value: T) -> Result<(), SendError<T>> {
-        block_on(self.channel.send(value, Wait::UnlessCongested, Spins::OF_THREADS))
+        block_on(self.channel.send(value, WaitPolicy::UnlessCongested, Spins::OF_THREADS))
     }
 
     /// Sends if there is room and no sender waits for it.
@@ -202,7 +202,7 @@ impl<T> Sender<T> {
     /// # Errors
     /// There is none, or nobody is left to receive.
     pub fn try_send(&self, value: T) -> Result<(), SendError<T>> {
-        if self.channel.room.try_acquire(1) {
+        if self.channel.free_slots.try_acquire(1) {
             self.channel.put(value)
         } else if lock(&self.channel.buffer).closed {
             Err(SendError::Closed(value))
@@ -213,12 +213,12 @@ impl<T> Sender<T> {
 
     /// How long the oldest value and the oldest sender have waited, together.
     pub fn delay(&self) -> Nanos {
-        self.channel.age() + self.channel.room.delay()
+        self.channel.age() + self.channel.free_slots.delay()
     }
 
     /// Statistics of the senders of channels of this name.
     pub fn stats(&self) -> LockStats {
-        self.channel.room.stats()
+        self.channel.free_slots.stats()
     }
 }
 
@@ -239,7 +239,7 @@ impl<T> Drop for Sender<T> {
 
 impl<T> fmt::Debug for Sender<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Sender").field("channel", &self.channel.room.name()).finish_non_exhaustive()
+        f.debug_struct("Sender").field("channel", &self.channel.free_slots.name()).finish_non_exhaustive()
     }
 }
 
@@ -286,7 +286,7 @@ impl<T> Drop for Receiver<T> {
             let left = std::mem::take(&mut buffer.values);
             self.channel.publish(&buffer);
             drop(buffer);
-            self.channel.room.close();
+            self.channel.free_slots.close();
             // Last: dropping a value may run anyone's code, that of one who waits to send included.
             drop(left);
         }
@@ -295,6 +295,6 @@ impl<T> Drop for Receiver<T> {
 
 impl<T> fmt::Debug for Receiver<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Receiver").field("channel", &self.channel.room.name()).finish_non_exhaustive()
+        f.debug_struct("Receiver").field("channel", &self.channel.free_slots.name()).finish_non_exhaustive()
     }
 }

@@ -2,12 +2,12 @@
 
 use super::Congested;
 use super::blocking::block_on;
-use super::list::{EVER, List, Place, Stage};
 use super::mutex::MutexGuard;
 use super::permits::charge;
 use super::registry;
-use super::stats::{Counts, Kind, LockStats};
+use super::stats::{LockCounts, LockKind, LockStats};
 use super::time::now;
+use super::wait_list::{NO_DEADLINE, WaitList, WaiterId, WaiterStage};
 use crate::budget;
 use crate::context;
 use crate::sync::{AtomicU64, Mutex, Ordering, lock};
@@ -20,7 +20,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 
 /// No time: the line is empty.
-const NOBODY: u64 = u64::MAX;
+const NO_WAITER: u64 = u64::MAX;
 
 /// Lets holders of a mutex wait until others have changed what it guards. Waiters are notified in order of arrival. A
 /// notified waiter has the mutex again when it goes on, and must check its condition itself: another thread may have
@@ -43,24 +43,24 @@ const NOBODY: u64 = u64::MAX;
 /// });
 /// ```
 pub struct Condvar {
-    line: Mutex<List>,
+    waiters: Mutex<WaitList>,
     /// Time from which the first in the line waits; [`NOBODY`]. Written under the line's mutex, read without.
     oldest: AtomicU64,
-    counts: Arc<Counts>,
+    counts: Arc<LockCounts>,
 }
 
 /// Mark at a notified waiter's place: whether the notification was for a single waiter, and is passed on by a waiter
 /// that goes.
-const FOR_ALL: Stage = Stage::Closed;
-const FOR_ONE: Stage = Stage::Granted;
+const FOR_ALL: WaiterStage = WaiterStage::Closed;
+const FOR_ONE: WaiterStage = WaiterStage::Granted;
 
 impl Condvar {
     /// A condvar without waiters. Refusals, `leeward top` and reports use the name.
     pub fn new(name: &'static str) -> Self {
         Condvar {
-            line: Mutex::new(List::default()),
-            oldest: AtomicU64::new(NOBODY),
-            counts: registry::counts(name, Kind::Condvar),
+            waiters: Mutex::new(WaitList::default()),
+            oldest: AtomicU64::new(NO_WAITER),
+            counts: registry::counts(name, LockKind::Condvar),
         }
     }
 
@@ -68,11 +68,11 @@ impl Condvar {
     pub async fn wait<'a, T: ?Sized>(&self, guard: MutexGuard<'a, T>) -> MutexGuard<'a, T> {
         let mutex = guard.mutex();
         // In the line before the mutex is free: whoever changes something from now on finds this one there.
-        let mut waiting = Waiting::join(self);
+        let mut waiting = CondvarWait::join(self);
         drop(guard);
         (&mut waiting).await;
         let guard = MutexGuard::lock_again(mutex).await;
-        waiting.arrived();
+        waiting.finish();
         guard
     }
 
@@ -107,8 +107,8 @@ impl Condvar {
 
     /// Notifies the oldest waiter, if there is one.
     pub fn notify_one(&self) {
-        let mut line = lock(&self.line);
-        let waker = line.first().and_then(|first| line.settle(first.place, FOR_ONE));
+        let mut line = lock(&self.waiters);
+        let waker = line.first().and_then(|first| line.resolve(first.id, FOR_ONE));
         self.publish(&line);
         drop(line);
         if let Some(waker) = waker {
@@ -118,10 +118,10 @@ impl Condvar {
 
     /// Notifies all waiters.
     pub fn notify_all(&self) {
-        let mut line = lock(&self.line);
+        let mut line = lock(&self.waiters);
         let mut wakers = Vec::with_capacity(line.len());
         while let Some(first) = line.first() {
-            wakers.extend(line.settle(first.place, FOR_ALL));
+            wakers.extend(line.resolve(first.id, FOR_ALL));
         }
         self.publish(&line);
         drop(line);
@@ -131,7 +131,7 @@ impl Condvar {
     /// How long the oldest waiter has waited; zero without one.
     pub fn delay(&self) -> Nanos {
         let oldest = self.oldest.load(Ordering::Relaxed);
-        if oldest == NOBODY { Nanos::ZERO } else { now().since(Time(oldest)) }
+        if oldest == NO_WAITER { Nanos::ZERO } else { now().since(Time(oldest)) }
     }
 
     /// Its name.
@@ -146,7 +146,7 @@ impl Condvar {
 
     #[cfg(all(test, loom))]
     pub(super) fn waiting(&self) -> usize {
-        lock(&self.line).len()
+        lock(&self.waiters).len()
     }
 
     fn check(&self) -> Result<(), Congested> {
@@ -154,12 +154,12 @@ impl Condvar {
         if budget == Budget::UNLIMITED || budget.allows(self.delay() + context::run_delay()) {
             return Ok(());
         }
-        self.counts.refused();
+        self.counts.count_refusal();
         Err(Congested { lock: self.name() })
     }
 
-    fn publish(&self, line: &List) {
-        self.oldest.store(line.first().map_or(NOBODY, |first| first.since.0), Ordering::Relaxed);
+    fn publish(&self, line: &WaitList) {
+        self.oldest.store(line.first().map_or(NO_WAITER, |first| first.since.0), Ordering::Relaxed);
     }
 }
 
@@ -170,7 +170,7 @@ impl fmt::Debug for Condvar {
 }
 
 /// In the line, or notified and on the way to the mutex.
-struct Waiting<'a> {
+struct CondvarWait<'a> {
     condvar: &'a Condvar,
     since: Time,
     spent_on_cores: Nanos,
@@ -178,36 +178,36 @@ struct Waiting<'a> {
 }
 
 enum State {
-    InLine(Place),
+    Queued(WaiterId),
     /// By a notification that was for one: if this waiter goes before it has the mutex, another must get it.
     Notified,
     /// Nothing is owed.
     Done,
 }
 
-impl<'a> Waiting<'a> {
+impl<'a> CondvarWait<'a> {
     fn join(condvar: &'a Condvar) -> Self {
         let since = now();
-        let mut line = lock(&condvar.line);
-        let place = line.push(since, EVER, 0, None);
+        let mut line = lock(&condvar.waiters);
+        let place = line.push(since, NO_DEADLINE, 0, None);
         condvar.publish(&line);
-        Waiting { condvar, since, spent_on_cores: budget::spent_on_cores(), state: State::InLine(place) }
+        CondvarWait { condvar, since, spent_on_cores: budget::spent_on_cores(), state: State::Queued(place) }
     }
 
     /// Ends the wait: the waiter goes on with the mutex, and the notification has had its effect.
-    fn arrived(&mut self) {
+    fn finish(&mut self) {
         self.state = State::Done;
     }
 }
 
-impl Future for &mut Waiting<'_> {
+impl Future for &mut CondvarWait<'_> {
     type Output = ();
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
-        let State::InLine(place) = self.state else { return Poll::Ready(()) };
-        let mut line = lock(&self.condvar.line);
-        if matches!(line.stage(place), Stage::Waiting | Stage::Woken) {
-            let before = line.wait_on(place, context.waker());
+        let State::Queued(place) = self.state else { return Poll::Ready(()) };
+        let mut line = lock(&self.condvar.waiters);
+        if matches!(line.stage(place), WaiterStage::Waiting | WaiterStage::Woken) {
+            let before = line.set_waker(place, context.waker());
             drop(line);
             drop(before);
             return Poll::Pending;
@@ -215,18 +215,18 @@ impl Future for &mut Waiting<'_> {
         let (stage, _) = line.remove(place);
         drop(line);
         self.state = if stage == FOR_ONE { State::Notified } else { State::Done };
-        self.condvar.counts.waited(charge(self.since, self.spent_on_cores));
+        self.condvar.counts.count_wait(charge(self.since, self.spent_on_cores));
         Poll::Ready(())
     }
 }
 
-impl Drop for Waiting<'_> {
+impl Drop for CondvarWait<'_> {
     fn drop(&mut self) {
         let mut passes_on = matches!(self.state, State::Notified);
-        if let State::InLine(place) = self.state {
+        if let State::Queued(place) = self.state {
             charge(self.since, self.spent_on_cores);
-            self.condvar.counts.cancelled();
-            let mut line = lock(&self.condvar.line);
+            self.condvar.counts.count_cancelled();
+            let mut line = lock(&self.condvar.waiters);
             let (stage, waker) = line.remove(place);
             self.condvar.publish(&line);
             drop(line);

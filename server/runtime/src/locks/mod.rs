@@ -44,30 +44,30 @@
 //! **Threads.** A guard may be held across an `.await` and dropped on another thread. A `_blocking` form in a task blocks its
 //! core; if what it waits for is held by a task of that core, for ever.
 
+mod acquire_queue;
 mod blocking;
 mod channel;
 mod condvar;
-mod guarded;
-mod line;
-mod list;
 #[cfg(all(test, loom))]
 mod model;
 mod mutex;
+mod permit_cell;
 mod permits;
 mod registry;
 mod rwlock;
 mod semaphore;
 mod stats;
 mod time;
+mod wait_list;
 
+pub use acquire_queue::AcquireQueue;
 pub use channel::{Receiver, SendError, Sender, channel};
 pub use condvar::Condvar;
-pub use line::Line;
 pub use mutex::{Mutex, MutexGuard};
 pub use registry::{NAMES, OTHERS, stats};
 pub use rwlock::{RwLock, RwLockReadGuard, RwLockWriteGuard};
 pub use semaphore::{Permit, Semaphore};
-pub use stats::{BUCKETS, Kind, LockStats};
+pub use stats::{BUCKETS, LockKind, LockStats};
 
 /// A refusal: the running request's budget would not have lasted for this lock, or has not. What was waited is charged.
 ///
@@ -87,8 +87,8 @@ impl std::fmt::Display for Congested {
 impl std::error::Error for Congested {}
 
 /// Counts a refusal of the running request.
-fn refused(counts: &stats::Counts) -> Congested {
-    counts.refused();
+fn refuse(counts: &stats::LockCounts) -> Congested {
+    counts.count_refusal();
     crate::budget::note_refused(counts.name);
     Congested { lock: counts.name }
 }
@@ -103,7 +103,7 @@ impl Spins {
 }
 
 /// Unwraps the outcome of a wait without a budget, which is never refused.
-fn granted<T>(outcome: Result<T, Congested>) -> T {
+fn expect_granted<T>(outcome: Result<T, Congested>) -> T {
     match outcome {
         Ok(granted) => granted,
         Err(_) => unreachable!("only those who ask for it are refused"),

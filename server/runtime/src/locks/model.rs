@@ -89,7 +89,7 @@ fn who_is_too_late_for_a_mutex_is_told_so_and_the_next_has_it() {
         let held = mutex.try_lock().unwrap();
         let first = thread::spawn(move || {
             let (outcome, _) =
-                budget::with(Budget::of(Nanos(1)), || hurried.lock_blocking_unless_congested().map(|it| count(&it)));
+                budget::with(Budget::new(Nanos(1)), || hurried.lock_blocking_unless_congested().map(|it| count(&it)));
             outcome
         });
         let second = thread::spawn(move || count(&patient.lock_blocking()));
@@ -127,7 +127,7 @@ fn waiters_of_a_mutex_keep_their_order() {
 #[test]
 fn a_writer_is_alone() {
     check(2, || {
-        let lock = Arc::new(RwLock::new("model", Guarded::default()));
+        let lock = Arc::new(RwLock::new("model", RaceCell::default()));
         let (writer, reader) = (Arc::clone(&lock), Arc::clone(&lock));
         let threads = [
             thread::spawn(move || writer.write_blocking().write()),
@@ -143,7 +143,7 @@ fn a_writer_is_alone() {
 #[test]
 fn a_writer_that_gives_up_lets_readers_pass() {
     check(3, || {
-        let lock = Arc::new(RwLock::new("model", Guarded::default()));
+        let lock = Arc::new(RwLock::new("model", RaceCell::default()));
         let (writer, reader) = (Arc::clone(&lock), Arc::clone(&lock));
         let held = lock.try_read().unwrap();
         let threads = [
@@ -162,14 +162,14 @@ fn a_writer_that_gives_up_lets_readers_pass() {
 
 /// A value whose wrong use loom finds.
 #[derive(Default)]
-struct Guarded(loom::cell::UnsafeCell<u32>);
+struct RaceCell(loom::cell::UnsafeCell<u32>);
 
 // Loom checks what this promises.
 #[allow(unsafe_code)]
 // SAFETY: the model checker reports every access that another one could overlap.
-unsafe impl Sync for Guarded {}
+unsafe impl Sync for RaceCell {}
 
-impl Guarded {
+impl RaceCell {
     fn read(&self) {
         self.0.with(|_| ());
     }
@@ -280,18 +280,18 @@ fn a_channel_that_closes_keeps_nothing() {
 #[test]
 fn a_line_that_was_left_has_no_age() {
     check(3, || {
-        let line = Arc::new(super::Line::new("model"));
+        let line = Arc::new(super::AcquireQueue::new("model"));
         let other = Arc::clone(&line);
         let thread = thread::spawn(move || {
             let mut turns = 0;
-            let mut entering = pin!(other.enter(std::future::poll_fn(|_| {
+            let mut entering = pin!(other.acquire(std::future::poll_fn(|_| {
                 turns += 1;
                 if turns > 1 { std::task::Poll::Ready(()) } else { std::task::Poll::Pending }
             })));
             let mut context = Context::from_waker(Waker::noop());
             while entering.as_mut().poll(&mut context).is_pending() {}
         });
-        assert!(!give_up(line.enter(std::future::pending::<()>())));
+        assert!(!give_up(line.acquire(std::future::pending::<()>())));
         thread.join().unwrap();
         assert_eq!(line.delay(), Nanos::ZERO);
         assert!(line.is_empty());

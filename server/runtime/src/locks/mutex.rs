@@ -1,10 +1,10 @@
 //! Mutual exclusion.
 
 use super::blocking::block_on;
-use super::guarded::{Alone, Guarded, TakeAlone};
-use super::permits::{Permits, Wait};
-use super::stats::{Kind, LockStats};
-use super::{Congested, Spins, granted};
+use super::permit_cell::{AcquireExclusive, ExclusiveGuard, PermitCell};
+use super::permits::{Permits, WaitPolicy};
+use super::stats::{LockKind, LockStats};
+use super::{Congested, Spins, expect_granted};
 use leeward_core::units::Nanos;
 use std::fmt;
 use std::future::Future;
@@ -30,14 +30,14 @@ use std::task::{Context, Poll};
 /// # pay(&account, 3);
 /// ```
 pub struct Mutex<T: ?Sized> {
-    inner: Guarded<T>,
+    inner: PermitCell<T>,
 }
 
 impl<T> Mutex<T> {
     /// A mutex around `value`. The name is what a refusal, `leeward top` and reports call it; mutexes of one name share their
     /// statistics.
     pub fn new(name: &'static str, value: T) -> Self {
-        Mutex { inner: Guarded::new(Permits::new(name, Kind::Mutex, 1), value) }
+        Mutex { inner: PermitCell::new(Permits::new(name, LockKind::Mutex, 1), value) }
     }
 
     /// The value, when the mutex is no longer needed.
@@ -50,7 +50,7 @@ impl<T: ?Sized> Mutex<T> {
     /// Waits however long it takes: for what must not be dropped.
     #[inline]
     pub async fn lock(&self) -> MutexGuard<'_, T> {
-        granted(self.take(Wait::Regardless, Spins::OF_TASKS).await)
+        expect_granted(self.take(WaitPolicy::Always, Spins::OF_TASKS).await)
     }
 
     /// Waits unless the running request's budget would not last.
@@ -59,13 +59,13 @@ impl<T: ?Sized> Mutex<T> {
     /// It would not, or has not when the turn came.
     #[inline]
     pub fn lock_unless_congested(&self) -> impl Future<Output = Result<MutexGuard<'_, T>, Congested>> {
-        self.take(Wait::UnlessCongested, Spins::OF_TASKS)
+        self.take(WaitPolicy::UnlessCongested, Spins::OF_TASKS)
     }
 
     /// As [`Mutex::lock`], with the thread waiting.
     #[inline]
     pub fn lock_blocking(&self) -> MutexGuard<'_, T> {
-        granted(self.take_blocking(Wait::Regardless))
+        expect_granted(self.take_blocking(WaitPolicy::Always))
     }
 
     /// As [`Mutex::lock_unless_congested`], with the thread waiting.
@@ -74,13 +74,13 @@ impl<T: ?Sized> Mutex<T> {
     /// The running request's budget would not last, or has not when the turn came.
     #[inline]
     pub fn lock_blocking_unless_congested(&self) -> Result<MutexGuard<'_, T>, Congested> {
-        self.take_blocking(Wait::UnlessCongested)
+        self.take_blocking(WaitPolicy::UnlessCongested)
     }
 
     /// The value, if it is free.
     #[inline]
     pub fn try_lock(&self) -> Option<MutexGuard<'_, T>> {
-        self.inner.try_alone().map(|alone| MutexGuard { alone })
+        self.inner.try_exclusive().map(|alone| MutexGuard { inner: alone })
     }
 
     /// The value, through the only reference there is.
@@ -104,12 +104,12 @@ impl<T: ?Sized> Mutex<T> {
     }
 
     #[inline]
-    fn take(&self, wait: Wait, spins: Spins) -> Take<'_, T> {
-        Take(self.inner.take_alone(wait, spins))
+    fn take(&self, wait: WaitPolicy, spins: Spins) -> AcquireMutex<'_, T> {
+        AcquireMutex(self.inner.acquire_exclusive(wait, spins))
     }
 
     #[inline]
-    fn take_blocking(&self, wait: Wait) -> Result<MutexGuard<'_, T>, Congested> {
+    fn take_blocking(&self, wait: WaitPolicy) -> Result<MutexGuard<'_, T>, Congested> {
         match self.try_lock() {
             Some(guard) => Ok(guard),
             None => self.wait_blocking(wait),
@@ -117,7 +117,7 @@ impl<T: ?Sized> Mutex<T> {
     }
 
     #[cold]
-    fn wait_blocking(&self, wait: Wait) -> Result<MutexGuard<'_, T>, Congested> {
+    fn wait_blocking(&self, wait: WaitPolicy) -> Result<MutexGuard<'_, T>, Congested> {
         block_on(self.take(wait, Spins::OF_THREADS))
     }
 }
@@ -134,31 +134,31 @@ impl<T: ?Sized + fmt::Debug> fmt::Debug for Mutex<T> {
 }
 
 /// Waits for the mutex.
-struct Take<'a, T: ?Sized>(TakeAlone<'a, T>);
+struct AcquireMutex<'a, T: ?Sized>(AcquireExclusive<'a, T>);
 
-impl<'a, T: ?Sized> Future for Take<'a, T> {
+impl<'a, T: ?Sized> Future for AcquireMutex<'a, T> {
     type Output = Result<MutexGuard<'a, T>, Congested>;
 
     #[inline]
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        Pin::new(&mut self.0).poll(context).map_ok(|alone| MutexGuard { alone })
+        Pin::new(&mut self.0).poll(context).map_ok(|alone| MutexGuard { inner: alone })
     }
 }
 
 /// The value of a [`Mutex`], until it is dropped.
 #[must_use = "the mutex is free again when it is dropped"]
 pub struct MutexGuard<'a, T: ?Sized> {
-    alone: Alone<'a, T>,
+    inner: ExclusiveGuard<'a, T>,
 }
 
 impl<'a, T: ?Sized> MutexGuard<'a, T> {
     /// Waits for the same mutex again.
-    pub(super) async fn lock_again(mutex: &'a Guarded<T>) -> MutexGuard<'a, T> {
-        MutexGuard { alone: granted(mutex.take_alone(Wait::Regardless, Spins::OF_TASKS).await) }
+    pub(super) async fn lock_again(mutex: &'a PermitCell<T>) -> MutexGuard<'a, T> {
+        MutexGuard { inner: expect_granted(mutex.acquire_exclusive(WaitPolicy::Always, Spins::OF_TASKS).await) }
     }
 
-    pub(super) fn mutex(&self) -> &'a Guarded<T> {
-        self.alone.source()
+    pub(super) fn mutex(&self) -> &'a PermitCell<T> {
+        self.inner.source()
     }
 }
 
@@ -167,14 +167,14 @@ impl<T: ?Sized> Deref for MutexGuard<'_, T> {
 
     #[inline]
     fn deref(&self) -> &T {
-        &self.alone
+        &self.inner
     }
 }
 
 impl<T: ?Sized> DerefMut for MutexGuard<'_, T> {
     #[inline]
     fn deref_mut(&mut self) -> &mut T {
-        &mut self.alone
+        &mut self.inner
     }
 }
 

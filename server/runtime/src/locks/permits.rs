@@ -17,27 +17,27 @@
 //! on its way (`sent`), and will set the bit or see to the next one. A waiter that is dropped does what it owed.
 
 use super::registry;
-use super::stats::{Counts, Kind, LockStats, Uncontended};
+use super::stats::{LockCounts, LockKind, LockStats, UncontendedCount};
 use super::time::now;
-use super::{Congested, list};
+use super::{Congested, wait_list};
 use crate::budget;
 use crate::context;
 use crate::sync::{AtomicU64, Mutex, MutexGuard, Ordering, lock};
 use leeward_core::budget::Budget;
 use leeward_core::units::{Nanos, Time};
-use list::{EVER, List, Place, Stage};
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
+use wait_list::{NO_DEADLINE, WaitList, WaiterId, WaiterStage};
 
 /// The bit that sends everyone to the line.
-const LINE: u64 = 1;
+const QUEUED: u64 = 1;
 /// A single permit in the state's word.
 const ONE: u64 = 2;
 
 /// No time: the line is empty.
-const NOBODY: u64 = u64::MAX;
+const NO_WAITER: u64 = u64::MAX;
 
 /// How often a thread looks whether the permits are back before it joins the line: as often as the standard library's mutex.
 /// A sleep and a wake-up cost as much as many short critical sections.
@@ -55,24 +55,24 @@ pub(super) const SPINS_OF_TASKS: u32 = 0;
 /// See the module.
 pub(super) struct Permits {
     state: AtomicU64,
-    uncontended: Uncontended,
+    uncontended: UncontendedCount,
     /// Time from which the first in the line waits; [`NOBODY`]. Written under the line's mutex, read without.
     oldest: AtomicU64,
-    line: Mutex<Line>,
-    counts: Arc<Counts>,
+    waiters: Mutex<Waiters>,
+    counts: Arc<LockCounts>,
 }
 
 #[derive(Default)]
-struct Line {
-    list: List,
+struct Waiters {
+    list: WaitList,
     /// The first, if it has been woken and has not come yet.
-    sent: Option<Place>,
+    woken: Option<WaiterId>,
     closed: bool,
 }
 
 /// Why nothing was taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Denied {
+pub(super) enum AcquireError {
     Congested(Congested),
     /// There is nothing to wait for any more.
     Closed,
@@ -80,9 +80,9 @@ pub(super) enum Denied {
 
 /// Whether to wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Wait {
+pub(super) enum WaitPolicy {
     /// However long it takes.
-    Regardless,
+    Always,
     /// If the running request's budget allows it, and as long as it lasts.
     UnlessCongested,
 }
@@ -113,21 +113,21 @@ impl Wakers {
 }
 
 impl Permits {
-    pub(super) fn new(name: &'static str, kind: Kind, permits: u64) -> Self {
+    pub(super) fn new(name: &'static str, kind: LockKind, permits: u64) -> Self {
         Permits::counted(registry::counts(name, kind), permits)
     }
 
     /// Permits whose numbers are not listed by name.
-    pub(super) fn unlisted(counts: Counts, permits: u64) -> Self {
+    pub(super) fn unlisted(counts: LockCounts, permits: u64) -> Self {
         Permits::counted(Arc::new(counts), permits)
     }
 
-    fn counted(counts: Arc<Counts>, permits: u64) -> Self {
+    fn counted(counts: Arc<LockCounts>, permits: u64) -> Self {
         Permits {
             state: AtomicU64::new(permits * ONE),
-            uncontended: Uncontended::new(),
-            oldest: AtomicU64::new(NOBODY),
-            line: Mutex::new(Line::default()),
+            uncontended: UncontendedCount::new(),
+            oldest: AtomicU64::new(NO_WAITER),
+            waiters: Mutex::new(Waiters::default()),
             counts,
         }
     }
@@ -143,7 +143,7 @@ impl Permits {
     /// How long the first in the line has waited.
     pub(super) fn delay(&self) -> Nanos {
         let oldest = self.oldest.load(Ordering::Relaxed);
-        if oldest == NOBODY { Nanos::ZERO } else { now().since(Time(oldest)) }
+        if oldest == NO_WAITER { Nanos::ZERO } else { now().since(Time(oldest)) }
     }
 
     /// Permits that are free at this moment.
@@ -158,7 +158,7 @@ impl Permits {
     pub(super) fn try_lock(&self) -> bool {
         let locked = self.state.compare_exchange(ONE, 0, Ordering::Acquire, Ordering::Relaxed).is_ok();
         if locked {
-            self.uncontended.add_alone(&self.counts);
+            self.uncontended.add_exclusive(&self.counts);
         }
         locked
     }
@@ -167,7 +167,7 @@ impl Permits {
     #[inline]
     pub(super) fn unlock(&self) {
         if self.state.compare_exchange(0, ONE, Ordering::Release, Ordering::Relaxed).is_err() {
-            self.release_to_line(1);
+            self.release_to_waiters(1);
         }
     }
 
@@ -184,7 +184,7 @@ impl Permits {
     #[inline]
     fn take(&self, count: u64) -> bool {
         let mut state = self.state.load(Ordering::Relaxed);
-        while state & LINE == 0 && state / ONE >= count {
+        while state & QUEUED == 0 && state / ONE >= count {
             let less = state - count * ONE;
             match self.state.compare_exchange_weak(state, less, Ordering::Acquire, Ordering::Relaxed) {
                 Ok(_) => return true,
@@ -198,28 +198,28 @@ impl Permits {
     #[inline]
     pub(super) fn release(&self, count: u64) {
         let mut state = self.state.load(Ordering::Relaxed);
-        while state & LINE == 0 {
+        while state & QUEUED == 0 {
             let more = state + count * ONE;
             match self.state.compare_exchange_weak(state, more, Ordering::Release, Ordering::Relaxed) {
                 Ok(_) => return,
                 Err(newer) => state = newer,
             }
         }
-        self.release_to_line(count);
+        self.release_to_waiters(count);
     }
 
     // ---- with the line ----
 
     #[cold]
-    fn release_to_line(&self, count: u64) {
-        let mut line = lock(&self.line);
+    fn release_to_waiters(&self, count: u64) {
+        let mut line = lock(&self.waiters);
         let mut wakers = Wakers::default();
         let state = self.state.load(Ordering::Acquire);
-        if state & LINE == 0 {
+        if state & QUEUED == 0 {
             // Somebody has seen to the line in between. What the word is now may change under our hands.
             self.state.fetch_add(count * ONE, Ordering::Release);
         } else {
-            self.share_out(&mut line, state / ONE + count, false, &mut wakers);
+            self.grant(&mut line, state / ONE + count, false, &mut wakers);
         }
         drop(line);
         wakers.wake();
@@ -227,23 +227,23 @@ impl Permits {
 
     /// Gives `free` permits to the line, and sets the word. The bit must be set, and no waiter sent. `handing`: hand
     /// the permits to the first waiter at once.
-    fn share_out(&self, line: &mut Line, mut free: u64, mut handing: bool, wakers: &mut Wakers) {
-        debug_assert!(line.sent.is_none(), "who was sent has no successor yet");
+    fn grant(&self, line: &mut Waiters, mut free: u64, mut handing: bool, wakers: &mut Wakers) {
+        debug_assert!(line.woken.is_none(), "who was sent has no successor yet");
         let mut clock = None;
         let bit = loop {
             let Some(first) = line.list.first() else { break 0 };
-            if first.until != EVER && first.until < *clock.get_or_insert_with(now) {
-                wakers.add_late(line.list.settle(first.place, Stage::Late));
+            if first.deadline != NO_DEADLINE && first.deadline < *clock.get_or_insert_with(now) {
+                wakers.add_late(line.list.resolve(first.id, WaiterStage::Late));
             } else if first.count > free {
-                break LINE;
+                break QUEUED;
             } else if first.overtaken || handing {
                 free -= first.count;
-                wakers.add(line.list.settle(first.place, Stage::Granted));
+                wakers.add(line.list.resolve(first.id, WaiterStage::Granted));
                 // Those behind it that fit too would otherwise be woken one by the other.
                 handing = true;
             } else {
-                wakers.add(line.list.send(first.place));
-                line.sent = Some(first.place);
+                wakers.add(line.list.mark_woken(first.id));
+                line.woken = Some(first.id);
                 break 0;
             }
         };
@@ -251,44 +251,50 @@ impl Permits {
         self.publish(line);
     }
 
-    fn publish(&self, line: &Line) {
-        self.oldest.store(line.list.first().map_or(NOBODY, |first| first.since.0), Ordering::Relaxed);
+    fn publish(&self, line: &Waiters) {
+        self.oldest.store(line.list.first().map_or(NO_WAITER, |first| first.since.0), Ordering::Relaxed);
     }
 
     /// Sets the bit, so that the word changes under the line's mutex only. Returns the permits that are free.
-    fn freeze(&self, _: &MutexGuard<'_, Line>) -> u64 {
-        self.state.fetch_or(LINE, Ordering::Acquire) / ONE
+    fn freeze(&self, _: &MutexGuard<'_, Waiters>) -> u64 {
+        self.state.fetch_or(QUEUED, Ordering::Acquire) / ONE
     }
 
     /// Takes the permits or joins the line, for as long as `budget` lasts.
-    fn take_or_join(&self, count: u64, budget: Budget, waker: &Waker) -> Result<Option<(Place, Time)>, Denied> {
+    fn take_or_enqueue(
+        &self,
+        count: u64,
+        budget: Budget,
+        waker: &Waker,
+    ) -> Result<Option<(WaiterId, Time)>, AcquireError> {
         let since = now();
-        let until = budget.remaining().map_or(EVER, |left| since + left);
-        let mut line = lock(&self.line);
-        if line.list.len() == 0 || line.sent.is_some() {
+        let until = budget.remaining().map_or(NO_DEADLINE, |left| since + left);
+        let mut line = lock(&self.waiters);
+        if line.list.len() == 0 || line.woken.is_some() {
             // Nobody is in the line, or those who are have somebody on the way who sees to them: as if from outside, but the bit
             // must be there before anyone waits for nothing else.
             let mut state = self.state.load(Ordering::Relaxed);
             loop {
-                if state & LINE == 0 && state / ONE >= count {
+                if state & QUEUED == 0 && state / ONE >= count {
                     let less = state - count * ONE;
                     match self.state.compare_exchange_weak(state, less, Ordering::Acquire, Ordering::Relaxed) {
                         Ok(_) => return Ok(None),
                         Err(newer) => state = newer,
                     }
                 } else if line.closed {
-                    return Err(Denied::Closed);
-                } else if state & LINE != 0 || line.sent.is_some() {
+                    return Err(AcquireError::Closed);
+                } else if state & QUEUED != 0 || line.woken.is_some() {
                     break;
                 } else {
-                    match self.state.compare_exchange_weak(state, state | LINE, Ordering::Relaxed, Ordering::Relaxed) {
+                    match self.state.compare_exchange_weak(state, state | QUEUED, Ordering::Relaxed, Ordering::Relaxed)
+                    {
                         Ok(_) => break,
                         Err(newer) => state = newer,
                     }
                 }
             }
         } else if line.closed {
-            return Err(Denied::Closed);
+            return Err(AcquireError::Closed);
         }
         let place = line.list.push(since, until, count, Some(waker.clone()));
         self.publish(&line);
@@ -296,35 +302,35 @@ impl Permits {
     }
 
     /// Whether a waiter was woken for permits that somebody else is quicker to take: they may be back in a moment.
-    fn is_early(&self, place: Place, count: u64) -> bool {
-        lock(&self.line).list.stage(place) == Stage::Woken && self.free() < count
+    fn is_early(&self, place: WaiterId, count: u64) -> bool {
+        lock(&self.waiters).list.stage(place) == WaiterStage::Woken && self.free() < count
     }
 
     /// Outcome of a waiter so far.
-    fn look(&self, place: Place, count: u64, waker: &Waker) -> Poll<Result<(), Denied>> {
-        let mut line = lock(&self.line);
+    fn poll_waiter(&self, place: WaiterId, count: u64, waker: &Waker) -> Poll<Result<(), AcquireError>> {
+        let mut line = lock(&self.waiters);
         let mut wakers = Wakers::default();
         let outcome = match line.list.stage(place) {
-            Stage::Waiting => {
-                let before = line.list.wait_on(place, waker);
+            WaiterStage::Waiting => {
+                let before = line.list.set_waker(place, waker);
                 drop(line);
                 drop(before);
                 return Poll::Pending;
             }
-            Stage::Granted => Ok(()),
-            Stage::Closed => Err(Denied::Closed),
-            Stage::Late => Err(Denied::Congested(self.refuse())),
-            Stage::Woken => {
+            WaiterStage::Granted => Ok(()),
+            WaiterStage::Closed => Err(AcquireError::Closed),
+            WaiterStage::Late => Err(AcquireError::Congested(self.refuse())),
+            WaiterStage::Woken => {
                 let free = self.freeze(&line);
-                line.sent = None;
+                line.woken = None;
                 if free < count {
-                    let before = line.list.overtake(place, waker);
+                    let before = line.list.mark_overtaken(place, waker);
                     drop(line);
                     drop(before);
                     return Poll::Pending;
                 }
-                line.list.settle(place, Stage::Granted);
-                self.share_out(&mut line, free - count, true, &mut wakers);
+                line.list.resolve(place, WaiterStage::Granted);
+                self.grant(&mut line, free - count, true, &mut wakers);
                 Ok(())
             }
         };
@@ -335,23 +341,23 @@ impl Permits {
     }
 
     /// A waiter goes without having been told what has become of it.
-    fn leave(&self, place: Place, count: u64) {
-        let mut line = lock(&self.line);
+    fn cancel(&self, place: WaiterId, count: u64) {
+        let mut line = lock(&self.waiters);
         let mut wakers = Wakers::default();
         let (stage, waker) = line.list.remove(place);
         match stage {
-            Stage::Granted => {
+            WaiterStage::Granted => {
                 drop(line);
                 self.release(count);
                 return;
             }
-            Stage::Closed | Stage::Late => {}
-            Stage::Waiting if line.sent.is_some() => self.publish(&line),
+            WaiterStage::Closed | WaiterStage::Late => {}
+            WaiterStage::Waiting if line.woken.is_some() => self.publish(&line),
             // The next may fit where this one did not, or has to be woken in its place.
-            Stage::Waiting | Stage::Woken => {
-                line.sent = None;
+            WaiterStage::Waiting | WaiterStage::Woken => {
+                line.woken = None;
                 let free = self.freeze(&line);
-                self.share_out(&mut line, free, false, &mut wakers);
+                self.grant(&mut line, free, false, &mut wakers);
             }
         }
         drop(line);
@@ -361,15 +367,15 @@ impl Permits {
 
     /// Closes the line: waiters are told so, and so is any later one. Free permits can still be taken.
     pub(super) fn close(&self) {
-        let mut line = lock(&self.line);
+        let mut line = lock(&self.waiters);
         let mut wakers = Wakers::default();
         line.closed = true;
-        line.sent = None;
+        line.woken = None;
         while let Some(first) = line.list.first() {
-            wakers.add(line.list.settle(first.place, Stage::Closed));
+            wakers.add(line.list.resolve(first.id, WaiterStage::Closed));
         }
         let free = self.freeze(&line);
-        self.share_out(&mut line, free, false, &mut wakers);
+        self.grant(&mut line, free, false, &mut wakers);
         drop(line);
         wakers.wake();
     }
@@ -388,7 +394,7 @@ impl Permits {
 
     /// Counts a refusal.
     fn refuse(&self) -> Congested {
-        super::refused(&self.counts)
+        super::refuse(&self.counts)
     }
 
     /// Counts permits that were taken by somebody else's hand.
@@ -399,7 +405,7 @@ impl Permits {
 
 impl Drop for Permits {
     fn drop(&mut self) {
-        self.counts.taken(self.uncontended.unreported());
+        self.counts.count_uncontended(self.uncontended.unreported());
     }
 }
 
@@ -408,15 +414,15 @@ impl Drop for Permits {
 pub(super) struct Acquire<'a> {
     permits: &'a Permits,
     count: u64,
-    wait: Wait,
+    wait: WaitPolicy,
     spins: u32,
-    waiting: Option<Waiting>,
+    waiting: Option<QueuedWait>,
 }
 
 /// In the line.
 #[derive(Clone, Copy)]
-struct Waiting {
-    place: Place,
+struct QueuedWait {
+    id: WaiterId,
     since: Time,
     /// Budget that the request had spent on run queues before: what it spends there meanwhile is charged already.
     spent_on_cores: Nanos,
@@ -424,7 +430,7 @@ struct Waiting {
 
 impl<'a> Acquire<'a> {
     #[inline]
-    pub(super) fn new(permits: &'a Permits, count: u64, wait: Wait, spins: u32) -> Self {
+    pub(super) fn new(permits: &'a Permits, count: u64, wait: WaitPolicy, spins: u32) -> Self {
         Acquire { permits, count, wait, spins, waiting: None }
     }
 
@@ -436,17 +442,17 @@ impl<'a> Acquire<'a> {
 
     /// Removes a waiter that goes without having learned its outcome.
     #[cold]
-    fn give_up(&self, waiting: Waiting) {
+    fn give_up(&self, waiting: QueuedWait) {
         charge(waiting.since, waiting.spent_on_cores);
-        self.permits.counts.cancelled();
-        self.permits.leave(waiting.place, self.count);
+        self.permits.counts.count_cancelled();
+        self.permits.cancel(waiting.id, self.count);
     }
 
     /// Looks again for a moment, as long as the line is empty.
     fn spin(&self) -> bool {
         for _ in 0..self.spins {
             let state = self.permits.state.load(Ordering::Relaxed);
-            if state & LINE != 0 {
+            if state & QUEUED != 0 {
                 return false;
             }
             if state / ONE >= self.count && self.permits.take(self.count) {
@@ -461,32 +467,32 @@ impl<'a> Acquire<'a> {
     fn linger(&self) {
         for _ in 0..self.spins {
             let state = self.permits.state.load(Ordering::Relaxed);
-            if state & LINE != 0 || state / ONE >= self.count {
+            if state & QUEUED != 0 || state / ONE >= self.count {
                 return;
             }
             std::hint::spin_loop();
         }
     }
 
-    fn begin(&mut self, waker: &Waker) -> Poll<Result<(), Denied>> {
+    fn begin(&mut self, waker: &Waker) -> Poll<Result<(), AcquireError>> {
         if self.permits.take(self.count) || self.spin() {
             self.permits.count_uncontended();
             return Poll::Ready(Ok(()));
         }
         let budget = match self.wait {
-            Wait::Regardless => Budget::UNLIMITED,
-            Wait::UnlessCongested => {
-                self.permits.check(Nanos::ZERO).map_err(Denied::Congested)?;
+            WaitPolicy::Always => Budget::UNLIMITED,
+            WaitPolicy::UnlessCongested => {
+                self.permits.check(Nanos::ZERO).map_err(AcquireError::Congested)?;
                 budget::current()
             }
         };
-        match self.permits.take_or_join(self.count, budget, waker)? {
+        match self.permits.take_or_enqueue(self.count, budget, waker)? {
             None => {
                 self.permits.count_uncontended();
                 Poll::Ready(Ok(()))
             }
             Some((place, since)) => {
-                self.waiting = Some(Waiting { place, since, spent_on_cores: budget::spent_on_cores() });
+                self.waiting = Some(QueuedWait { id: place, since, spent_on_cores: budget::spent_on_cores() });
                 Poll::Pending
             }
         }
@@ -502,28 +508,28 @@ pub(super) fn charge(since: Time, spent_on_cores: Nanos) -> Nanos {
 }
 
 impl Future for Acquire<'_> {
-    type Output = Result<(), Denied>;
+    type Output = Result<(), AcquireError>;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         let Some(waiting) = self.waiting else { return self.begin(context.waker()) };
         // Who was handed what it waited for holds others up from now on: it must not linger.
-        if self.permits.is_early(waiting.place, self.count) {
+        if self.permits.is_early(waiting.id, self.count) {
             self.linger();
         }
-        let Poll::Ready(outcome) = self.permits.look(waiting.place, self.count, context.waker()) else {
+        let Poll::Ready(outcome) = self.permits.poll_waiter(waiting.id, self.count, context.waker()) else {
             return Poll::Pending;
         };
         self.waiting = None;
         let waited = charge(waiting.since, waiting.spent_on_cores);
         match outcome {
             // What it waited for its core since it was woken counts, too.
-            Ok(()) if self.wait == Wait::UnlessCongested && budget::current().is_spent() => {
+            Ok(()) if self.wait == WaitPolicy::UnlessCongested && budget::current().is_spent() => {
                 self.permits.release(self.count);
-                return Poll::Ready(Err(Denied::Congested(self.permits.refuse())));
+                return Poll::Ready(Err(AcquireError::Congested(self.permits.refuse())));
             }
-            Ok(()) => self.permits.counts.waited(waited),
-            Err(Denied::Congested(_)) => {}
-            Err(Denied::Closed) => self.permits.counts.cancelled(),
+            Ok(()) => self.permits.counts.count_wait(waited),
+            Err(AcquireError::Congested(_)) => {}
+            Err(AcquireError::Closed) => self.permits.counts.count_cancelled(),
         }
         Poll::Ready(outcome)
     }

@@ -1,6 +1,6 @@
 //! The locks of this process by name, for a reader who looks for the contended one. The registry keeps no lock alive.
 
-use super::stats::{Counts, Kind, LockStats};
+use super::stats::{LockCounts, LockKind, LockStats};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
@@ -11,17 +11,17 @@ pub const NAMES: usize = 1024;
 /// Name of the locks beyond the number of names that are kept apart.
 pub const OTHERS: &str = "(others)";
 
-type Names = BTreeMap<(&'static str, Kind), Weak<Counts>>;
+type Names = BTreeMap<(&'static str, LockKind), Weak<LockCounts>>;
 
 static REGISTRY: Mutex<Names> = Mutex::new(Names::new());
 
 /// The numbers for a new lock: those of the locks of the same name and kind, if there are any.
-pub(super) fn counts(name: &'static str, kind: Kind) -> Arc<Counts> {
+pub(super) fn counts(name: &'static str, kind: LockKind) -> Arc<LockCounts> {
     let mut names = REGISTRY.lock().unwrap_or_else(PoisonError::into_inner);
     find_or_add(&mut names, name, kind)
 }
 
-fn find_or_add(names: &mut Names, name: &'static str, kind: Kind) -> Arc<Counts> {
+fn find_or_add(names: &mut Names, name: &'static str, kind: LockKind) -> Arc<LockCounts> {
     if let Some(counts) = names.get(&(name, kind)).and_then(Weak::upgrade) {
         return counts;
     }
@@ -31,14 +31,14 @@ fn find_or_add(names: &mut Names, name: &'static str, kind: Kind) -> Arc<Counts>
     if names.len() >= NAMES && name != OTHERS {
         return find_or_add(names, OTHERS, kind);
     }
-    let counts = Arc::new(Counts::new(name, kind));
+    let counts = Arc::new(LockCounts::new(name, kind));
     names.insert((name, kind), Arc::downgrade(&counts));
     counts
 }
 
 /// The numbers of all locks that there are, those first that were waited for longest, all together.
 pub fn stats() -> Vec<LockStats> {
-    let live: Vec<Arc<Counts>> = {
+    let live: Vec<Arc<LockCounts>> = {
         let names = REGISTRY.lock().unwrap_or_else(PoisonError::into_inner);
         names.values().filter_map(Weak::upgrade).collect()
     };
@@ -54,23 +54,24 @@ mod tests {
     #[test]
     fn a_name_lives_as_long_as_its_locks() {
         let mut names = Names::new();
-        let (one, two) = (find_or_add(&mut names, "a", Kind::Mutex), find_or_add(&mut names, "a", Kind::Mutex));
+        let (one, two) = (find_or_add(&mut names, "a", LockKind::Mutex), find_or_add(&mut names, "a", LockKind::Mutex));
         assert!(Arc::ptr_eq(&one, &two));
-        assert!(!Arc::ptr_eq(&one, &find_or_add(&mut names, "a", Kind::RwLock)));
-        one.taken(3);
+        assert!(!Arc::ptr_eq(&one, &find_or_add(&mut names, "a", LockKind::RwLock)));
+        one.count_uncontended(3);
         drop((one, two));
-        assert_eq!(find_or_add(&mut names, "a", Kind::Mutex).read().acquired, 0);
+        assert_eq!(find_or_add(&mut names, "a", LockKind::Mutex).read().acquired, 0);
     }
 
     #[test]
     fn too_many_names_share_one() {
         let mut names = Names::new();
         let name = |n: usize| -> &'static str { format!("lock {n}").leak() };
-        let live: Vec<_> = (0..NAMES).map(|n| find_or_add(&mut names, name(n), Kind::Mutex)).collect();
-        let (one, other) = (find_or_add(&mut names, "one", Kind::Mutex), find_or_add(&mut names, "other", Kind::Mutex));
+        let live: Vec<_> = (0..NAMES).map(|n| find_or_add(&mut names, name(n), LockKind::Mutex)).collect();
+        let (one, other) =
+            (find_or_add(&mut names, "one", LockKind::Mutex), find_or_add(&mut names, "other", LockKind::Mutex));
         assert!(Arc::ptr_eq(&one, &other) && one.name == OTHERS);
         drop(live);
-        assert_eq!(find_or_add(&mut names, "one", Kind::Mutex).name, "one", "room again");
+        assert_eq!(find_or_add(&mut names, "one", LockKind::Mutex).name, "one", "room again");
         assert!(names.len() < NAMES);
     }
 }

@@ -1,10 +1,10 @@
 //! Many readers or one writer.
 
 use super::blocking::block_on;
-use super::guarded::{Alone, Guarded, Share};
-use super::permits::{Permits, Wait};
-use super::stats::{Kind, LockStats};
-use super::{Congested, Spins, granted};
+use super::permit_cell::{ExclusiveGuard, PermitCell, SharedGuard};
+use super::permits::{Permits, WaitPolicy};
+use super::stats::{LockKind, LockStats};
+use super::{Congested, Spins, expect_granted};
 use leeward_core::units::Nanos;
 use std::fmt;
 use std::ops::{Deref, DerefMut};
@@ -16,14 +16,14 @@ const READERS: u64 = 1 << 30;
 /// after a waiting writer wait behind it, and neither kind starves the other. Don't read twice in one request: with a
 /// writer waiting in between, the second read waits for the first to end.
 pub struct RwLock<T: ?Sized> {
-    inner: Guarded<T>,
+    inner: PermitCell<T>,
 }
 
 impl<T> RwLock<T> {
     /// A lock around `value`. The name is what a refusal, `leeward top` and reports call it; locks of one name share their
     /// statistics.
     pub fn new(name: &'static str, value: T) -> Self {
-        RwLock { inner: Guarded::new(Permits::new(name, Kind::RwLock, READERS), value) }
+        RwLock { inner: PermitCell::new(Permits::new(name, LockKind::RwLock, READERS), value) }
     }
 
     /// The value, when the lock is no longer needed.
@@ -36,7 +36,7 @@ impl<T: ?Sized + Sync> RwLock<T> {
     /// Waits to read, however long it takes.
     #[inline]
     pub async fn read(&self) -> RwLockReadGuard<'_, T> {
-        RwLockReadGuard { share: granted(self.inner.take_share(Wait::Regardless, Spins::OF_TASKS).await) }
+        RwLockReadGuard { inner: expect_granted(self.inner.acquire_shared(WaitPolicy::Always, Spins::OF_TASKS).await) }
     }
 
     /// Waits to read, unless the running request's budget would not last.
@@ -45,17 +45,17 @@ impl<T: ?Sized + Sync> RwLock<T> {
     /// It would not, or has not when the turn came.
     #[inline]
     pub async fn read_unless_congested(&self) -> Result<RwLockReadGuard<'_, T>, Congested> {
-        Ok(RwLockReadGuard { share: self.inner.take_share(Wait::UnlessCongested, Spins::OF_TASKS).await? })
+        Ok(RwLockReadGuard { inner: self.inner.acquire_shared(WaitPolicy::UnlessCongested, Spins::OF_TASKS).await? })
     }
 
     /// As [`RwLock::read`], with the thread waiting.
     #[inline]
     pub fn read_blocking(&self) -> RwLockReadGuard<'_, T> {
-        let share = match self.inner.try_share() {
+        let share = match self.inner.try_shared() {
             Some(share) => share,
-            None => granted(block_on(self.inner.take_share(Wait::Regardless, Spins::OF_THREADS))),
+            None => expect_granted(block_on(self.inner.acquire_shared(WaitPolicy::Always, Spins::OF_THREADS))),
         };
-        RwLockReadGuard { share }
+        RwLockReadGuard { inner: share }
     }
 
     /// As [`RwLock::read_unless_congested`], with the thread waiting.
@@ -64,17 +64,17 @@ impl<T: ?Sized + Sync> RwLock<T> {
     /// The running request's budget would not last, or has not when the turn came.
     #[inline]
     pub fn read_blocking_unless_congested(&self) -> Result<RwLockReadGuard<'_, T>, Congested> {
-        let share = match self.inner.try_share() {
+        let share = match self.inner.try_shared() {
             Some(share) => share,
-            None => block_on(self.inner.take_share(Wait::UnlessCongested, Spins::OF_THREADS))?,
+            None => block_on(self.inner.acquire_shared(WaitPolicy::UnlessCongested, Spins::OF_THREADS))?,
         };
-        Ok(RwLockReadGuard { share })
+        Ok(RwLockReadGuard { inner: share })
     }
 
     /// Reads, if no writer has the lock or waits for it.
     #[inline]
     pub fn try_read(&self) -> Option<RwLockReadGuard<'_, T>> {
-        self.inner.try_share().map(|share| RwLockReadGuard { share })
+        self.inner.try_shared().map(|share| RwLockReadGuard { inner: share })
     }
 }
 
@@ -82,7 +82,9 @@ impl<T: ?Sized> RwLock<T> {
     /// Waits to write, however long it takes.
     #[inline]
     pub async fn write(&self) -> RwLockWriteGuard<'_, T> {
-        RwLockWriteGuard { alone: granted(self.inner.take_alone(Wait::Regardless, Spins::OF_TASKS).await) }
+        RwLockWriteGuard {
+            inner: expect_granted(self.inner.acquire_exclusive(WaitPolicy::Always, Spins::OF_TASKS).await),
+        }
     }
 
     /// Waits to write, unless the running request's budget would not last.
@@ -91,17 +93,19 @@ impl<T: ?Sized> RwLock<T> {
     /// It would not, or has not when the turn came.
     #[inline]
     pub async fn write_unless_congested(&self) -> Result<RwLockWriteGuard<'_, T>, Congested> {
-        Ok(RwLockWriteGuard { alone: self.inner.take_alone(Wait::UnlessCongested, Spins::OF_TASKS).await? })
+        Ok(RwLockWriteGuard {
+            inner: self.inner.acquire_exclusive(WaitPolicy::UnlessCongested, Spins::OF_TASKS).await?,
+        })
     }
 
     /// As [`RwLock::write`], with the thread waiting.
     #[inline]
     pub fn write_blocking(&self) -> RwLockWriteGuard<'_, T> {
-        let alone = match self.inner.try_alone() {
+        let alone = match self.inner.try_exclusive() {
             Some(alone) => alone,
-            None => granted(block_on(self.inner.take_alone(Wait::Regardless, Spins::OF_THREADS))),
+            None => expect_granted(block_on(self.inner.acquire_exclusive(WaitPolicy::Always, Spins::OF_THREADS))),
         };
-        RwLockWriteGuard { alone }
+        RwLockWriteGuard { inner: alone }
     }
 
     /// As [`RwLock::write_unless_congested`], with the thread waiting.
@@ -110,17 +114,17 @@ impl<T: ?Sized> RwLock<T> {
     /// The running request's budget would not last, or has not when the turn came.
     #[inline]
     pub fn write_blocking_unless_congested(&self) -> Result<RwLockWriteGuard<'_, T>, Congested> {
-        let alone = match self.inner.try_alone() {
+        let alone = match self.inner.try_exclusive() {
             Some(alone) => alone,
-            None => block_on(self.inner.take_alone(Wait::UnlessCongested, Spins::OF_THREADS))?,
+            None => block_on(self.inner.acquire_exclusive(WaitPolicy::UnlessCongested, Spins::OF_THREADS))?,
         };
-        Ok(RwLockWriteGuard { alone })
+        Ok(RwLockWriteGuard { inner: alone })
     }
 
     /// Writes, if the lock is free and the line is empty.
     #[inline]
     pub fn try_write(&self) -> Option<RwLockWriteGuard<'_, T>> {
-        self.inner.try_alone().map(|alone| RwLockWriteGuard { alone })
+        self.inner.try_exclusive().map(|alone| RwLockWriteGuard { inner: alone })
     }
 
     /// The value, through the only reference there is.
@@ -158,7 +162,7 @@ impl<T: ?Sized + Sync + fmt::Debug> fmt::Debug for RwLock<T> {
 /// The value of an [`RwLock`] for reading, until it is dropped.
 #[must_use = "the lock is free again when it is dropped"]
 pub struct RwLockReadGuard<'a, T: ?Sized> {
-    share: Share<'a, T>,
+    inner: SharedGuard<'a, T>,
 }
 
 impl<T: ?Sized> Deref for RwLockReadGuard<'_, T> {
@@ -166,7 +170,7 @@ impl<T: ?Sized> Deref for RwLockReadGuard<'_, T> {
 
     #[inline]
     fn deref(&self) -> &T {
-        &self.share
+        &self.inner
     }
 }
 
@@ -179,7 +183,7 @@ impl<T: ?Sized + fmt::Debug> fmt::Debug for RwLockReadGuard<'_, T> {
 /// The value of an [`RwLock`] for writing, until it is dropped.
 #[must_use = "the lock is free again when it is dropped"]
 pub struct RwLockWriteGuard<'a, T: ?Sized> {
-    alone: Alone<'a, T>,
+    inner: ExclusiveGuard<'a, T>,
 }
 
 impl<T: ?Sized> Deref for RwLockWriteGuard<'_, T> {
@@ -187,14 +191,14 @@ impl<T: ?Sized> Deref for RwLockWriteGuard<'_, T> {
 
     #[inline]
     fn deref(&self) -> &T {
-        &self.alone
+        &self.inner
     }
 }
 
 impl<T: ?Sized> DerefMut for RwLockWriteGuard<'_, T> {
     #[inline]
     fn deref_mut(&mut self) -> &mut T {
-        &mut self.alone
+        &mut self.inner
     }
 }
 

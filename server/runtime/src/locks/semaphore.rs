@@ -1,9 +1,9 @@
 //! So many at once.
 
 use super::blocking::block_on;
-use super::permits::{Acquire, Denied, Permits, Wait};
-use super::stats::{Kind, LockStats};
-use super::{Congested, Spins, granted};
+use super::permits::{Acquire, AcquireError, Permits, WaitPolicy};
+use super::stats::{LockKind, LockStats};
+use super::{Congested, Spins, expect_granted};
 use leeward_core::units::Nanos;
 use std::fmt;
 
@@ -28,7 +28,7 @@ pub struct Semaphore {
 impl Semaphore {
     /// Lets `permits` in at once, 2^32 at most. The name is what a refusal, `leeward top` and reports call it.
     pub fn new(name: &'static str, permits: u32) -> Self {
-        Semaphore { permits: Permits::new(name, Kind::Semaphore, permits.into()), all: permits.into() }
+        Semaphore { permits: Permits::new(name, LockKind::Semaphore, permits.into()), all: permits.into() }
     }
 
     /// Waits for a permit, however long it takes.
@@ -49,7 +49,7 @@ impl Semaphore {
     /// # Panics
     /// There are not that many, taken ones included.
     pub async fn acquire_many(&self, count: u32) -> Permit<'_> {
-        granted(self.take(count, Wait::Regardless, Spins::OF_TASKS).await)
+        expect_granted(self.take(count, WaitPolicy::Always, Spins::OF_TASKS).await)
     }
 
     /// Waits for `count` permits at once, unless the running request's budget would not last.
@@ -60,7 +60,7 @@ impl Semaphore {
     /// # Panics
     /// There are not that many, taken ones included.
     pub async fn acquire_many_unless_congested(&self, count: u32) -> Result<Permit<'_>, Congested> {
-        self.take(count, Wait::UnlessCongested, Spins::OF_TASKS).await
+        self.take(count, WaitPolicy::UnlessCongested, Spins::OF_TASKS).await
     }
 
     /// As [`Semaphore::acquire`], with the thread waiting.
@@ -68,7 +68,7 @@ impl Semaphore {
         if let Some(permit) = self.try_acquire() {
             return permit;
         }
-        granted(block_on(self.take(1, Wait::Regardless, Spins::OF_THREADS)))
+        expect_granted(block_on(self.take(1, WaitPolicy::Always, Spins::OF_THREADS)))
     }
 
     /// As [`Semaphore::acquire_unless_congested`], with the thread waiting.
@@ -79,12 +79,12 @@ impl Semaphore {
         if let Some(permit) = self.try_acquire() {
             return Ok(permit);
         }
-        block_on(self.take(1, Wait::UnlessCongested, Spins::OF_THREADS))
+        block_on(self.take(1, WaitPolicy::UnlessCongested, Spins::OF_THREADS))
     }
 
     /// A permit, if one is free and the line is empty.
     pub fn try_acquire(&self) -> Option<Permit<'_>> {
-        self.permits.try_acquire(1).then(|| Permit { of: self, count: 1 })
+        self.permits.try_acquire(1).then(|| Permit { semaphore: self, count: 1 })
     }
 
     /// Permits that are free at this moment.
@@ -107,13 +107,13 @@ impl Semaphore {
         self.permits.stats()
     }
 
-    async fn take(&self, count: u32, wait: Wait, spins: Spins) -> Result<Permit<'_>, Congested> {
+    async fn take(&self, count: u32, wait: WaitPolicy, spins: Spins) -> Result<Permit<'_>, Congested> {
         let count = u64::from(count);
         assert!(count <= self.all, "{count} permits of {}: this would wait for ever", self.all);
         match Acquire::new(&self.permits, count, wait, spins.0).await {
-            Ok(()) => Ok(Permit { of: self, count }),
-            Err(Denied::Congested(congested)) => Err(congested),
-            Err(Denied::Closed) => unreachable!("nobody closes a semaphore"),
+            Ok(()) => Ok(Permit { semaphore: self, count }),
+            Err(AcquireError::Congested(congested)) => Err(congested),
+            Err(AcquireError::Closed) => unreachable!("nobody closes a semaphore"),
         }
     }
 }
@@ -127,18 +127,18 @@ impl fmt::Debug for Semaphore {
 /// Permits of a [`Semaphore`], until it is dropped.
 #[must_use = "the permit is returned when it is dropped"]
 pub struct Permit<'a> {
-    of: &'a Semaphore,
+    semaphore: &'a Semaphore,
     count: u64,
 }
 
 impl Drop for Permit<'_> {
     fn drop(&mut self) {
-        self.of.permits.release(self.count);
+        self.semaphore.permits.release(self.count);
     }
 }
 
 impl fmt::Debug for Permit<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Permit").field("of", &self.of.name()).field("count", &self.count).finish()
+        f.debug_struct("Permit").field("of", &self.semaphore.name()).field("count", &self.count).finish()
     }
 }

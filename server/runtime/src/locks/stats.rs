@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 /// Kind of a lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
-pub enum Kind {
+pub enum LockKind {
     /// A [`Mutex`](super::Mutex).
     Mutex,
     /// An [`RwLock`](super::RwLock), readers and writers together.
@@ -20,19 +20,19 @@ pub enum Kind {
     /// A [`channel`](super::channel()): senders that wait for room.
     Channel,
     /// A [`Line`](super::Line) in front of something that this crate knows nothing of.
-    Line,
+    AcquireQueue,
 }
 
-impl Kind {
+impl LockKind {
     /// In lower case, for people and JSON.
     pub fn name(self) -> &'static str {
         match self {
-            Kind::Mutex => "mutex",
-            Kind::RwLock => "rwlock",
-            Kind::Condvar => "condvar",
-            Kind::Semaphore => "semaphore",
-            Kind::Channel => "channel",
-            Kind::Line => "line",
+            LockKind::Mutex => "mutex",
+            LockKind::RwLock => "rwlock",
+            LockKind::Condvar => "condvar",
+            LockKind::Semaphore => "semaphore",
+            LockKind::Channel => "channel",
+            LockKind::AcquireQueue => "line",
         }
     }
 }
@@ -42,9 +42,9 @@ impl Kind {
 pub const BUCKETS: usize = 40;
 
 /// The numbers as they grow. No decision depends on them, so they are relaxed.
-pub(super) struct Counts {
+pub(super) struct LockCounts {
     pub(super) name: &'static str,
-    pub(super) kind: Kind,
+    pub(super) kind: LockKind,
     uncontended: AtomicU64,
     contended: AtomicU64,
     refused: AtomicU64,
@@ -54,9 +54,9 @@ pub(super) struct Counts {
     waits: [AtomicU64; BUCKETS],
 }
 
-impl Counts {
-    pub(super) fn new(name: &'static str, kind: Kind) -> Self {
-        Counts {
+impl LockCounts {
+    pub(super) fn new(name: &'static str, kind: LockKind) -> Self {
+        LockCounts {
             name,
             kind,
             uncontended: AtomicU64::new(0),
@@ -70,12 +70,12 @@ impl Counts {
     }
 
     /// Taken so often without waiting.
-    pub(super) fn taken(&self, times: u64) {
+    pub(super) fn count_uncontended(&self, times: u64) {
         self.uncontended.fetch_add(times, Ordering::Relaxed);
     }
 
     /// Taken after a wait.
-    pub(super) fn waited(&self, span: Nanos) {
+    pub(super) fn count_wait(&self, span: Nanos) {
         self.contended.fetch_add(1, Ordering::Relaxed);
         self.waited.fetch_add(span.0, Ordering::Relaxed);
         self.longest.fetch_max(span.0, Ordering::Relaxed);
@@ -83,12 +83,12 @@ impl Counts {
         self.waits[bucket.min(BUCKETS - 1)].fetch_add(1, Ordering::Relaxed);
     }
 
-    pub(super) fn refused(&self) {
+    pub(super) fn count_refusal(&self) {
         self.refused.fetch_add(1, Ordering::Relaxed);
     }
 
     /// Gave up waiting.
-    pub(super) fn cancelled(&self) {
+    pub(super) fn count_cancelled(&self) {
         self.cancelled.fetch_add(1, Ordering::Relaxed);
     }
 
@@ -116,7 +116,7 @@ pub struct LockStats {
     /// The name that they were made with.
     pub name: &'static str,
     /// Kind of these locks.
-    pub kind: Kind,
+    pub kind: LockKind,
     /// Taken, with or without waiting. Those without are added in batches: up to 63 of each lock may be missing.
     pub acquired: u64,
     /// Acquisitions that waited.
@@ -182,19 +182,19 @@ impl LockStats {
 
 /// A lock's own count of acquisitions without a wait, beside its state so that counting touches no other memory. The
 /// lock adds it to the shared numbers now and then.
-pub(super) struct Uncontended(AtomicU64);
+pub(super) struct UncontendedCount(AtomicU64);
 
 /// Add after this many: a power of two.
 const BATCH: u64 = 64;
 
-impl Uncontended {
+impl UncontendedCount {
     pub(super) const fn new() -> Self {
-        Uncontended(AtomicU64::new(0))
+        UncontendedCount(AtomicU64::new(0))
     }
 
     /// Counts one, by the only holder of the lock: a plain addition.
     #[inline]
-    pub(super) fn add_alone(&self, counts: &Counts) {
+    pub(super) fn add_exclusive(&self, counts: &LockCounts) {
         let count = self.0.load(Ordering::Relaxed) + 1;
         self.0.store(count, Ordering::Relaxed);
         Self::report(count, counts);
@@ -202,17 +202,17 @@ impl Uncontended {
 
     /// Counts one, by one of several holders.
     #[inline]
-    pub(super) fn add(&self, counts: &Counts) {
+    pub(super) fn add(&self, counts: &LockCounts) {
         Self::report(self.0.fetch_add(1, Ordering::Relaxed) + 1, counts);
     }
 
     /// At 1, 2, 4, … 64, and from then on every 64: a lock that is rarely taken is seen too.
     #[inline]
-    fn report(count: u64, counts: &Counts) {
+    fn report(count: u64, counts: &LockCounts) {
         if count.is_multiple_of(BATCH) {
-            counts.taken(if count == BATCH { BATCH / 2 } else { BATCH });
+            counts.count_uncontended(if count == BATCH { BATCH / 2 } else { BATCH });
         } else if count < BATCH && count.is_power_of_two() {
-            counts.taken(count - count / 2);
+            counts.count_uncontended(count - count / 2);
         }
     }
 
@@ -234,13 +234,13 @@ mod tests {
 
     #[test]
     fn batches_add_up() {
-        let counts = Counts::new("tested", Kind::Mutex);
-        let own = Uncontended::new();
+        let counts = LockCounts::new("tested", LockKind::Mutex);
+        let own = UncontendedCount::new();
         for n in 1..=1_000 {
             if n % 2 == 0 {
                 own.add(&counts)
             } else {
-                own.add_alone(&counts)
+                own.add_exclusive(&counts)
             }
             assert_eq!(counts.read().acquired + own.unreported(), n);
             assert!(own.unreported() < BATCH);
@@ -249,43 +249,43 @@ mod tests {
 
     #[test]
     fn a_quantile_is_of_those_that_waited() {
-        let counts = Counts::new("tested", Kind::Mutex);
-        counts.taken(1_000);
+        let counts = LockCounts::new("tested", LockKind::Mutex);
+        counts.count_uncontended(1_000);
         assert_eq!(counts.read().quantile(0.99), Nanos::ZERO);
         for span in [0, 1, 5, 1_000, 1_000_000] {
-            counts.waited(Nanos(span));
+            counts.count_wait(Nanos(span));
         }
         let stats = counts.read();
         assert_eq!((stats.acquired, stats.contended, stats.waits.iter().sum::<u64>()), (1_005, 5, 5));
         assert_eq!((stats.waited, stats.longest), (Nanos(1_001_006), Nanos(1_000_000)));
         assert_eq!(stats.quantile(0.5), Nanos(8));
         assert_eq!(stats.quantile(1.0), Nanos(1_000_000));
-        counts.waited(Nanos::MAX);
+        counts.count_wait(Nanos::MAX);
         assert_eq!(counts.read().waits[BUCKETS - 1], 1);
     }
 
     #[test]
     fn of_all_that_took_it_most_may_not_have_waited() {
-        let counts = Counts::new("tested", Kind::Mutex);
+        let counts = LockCounts::new("tested", LockKind::Mutex);
         assert_eq!(counts.read().quantile_of_all(0.99), Nanos::ZERO);
-        counts.taken(98);
-        counts.waited(Nanos(1_000));
-        counts.waited(Nanos(100_000));
+        counts.count_uncontended(98);
+        counts.count_wait(Nanos(1_000));
+        counts.count_wait(Nanos(100_000));
         let stats = counts.read();
         assert_eq!([0.5, 0.98, 0.99, 1.0].map(|share| stats.quantile_of_all(share).0), [0, 0, 1_024, 100_000]);
     }
 
     #[test]
     fn what_came_since_is_the_difference() {
-        let counts = Counts::new("tested", Kind::Mutex);
-        counts.taken(10);
-        counts.waited(Nanos(1_000));
-        counts.refused();
+        let counts = LockCounts::new("tested", LockKind::Mutex);
+        counts.count_uncontended(10);
+        counts.count_wait(Nanos(1_000));
+        counts.count_refusal();
         let earlier = counts.read();
-        counts.taken(5);
-        counts.waited(Nanos(50));
-        counts.refused();
-        counts.cancelled();
+        counts.count_uncontended(5);
+        counts.count_wait(Nanos(50));
+        counts.count_refusal();
+        counts.count_cancelled();
         let since = counts.read().since(&earlier);
         assert_eq!((since.acquired, since.contended, since.refused, since.cancelled), (6, 1, 1, 1));
         assert_eq!((since.waited, since.quantile(0.5)), (Nanos(50), Nanos(64)));

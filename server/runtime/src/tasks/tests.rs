@@ -62,16 +62,16 @@ fn a_sleeping_core_is_woken_for_a_task_and_another_for_a_busy_one() {
         let waker = Arc::default();
         let (task, _handle) = Spawner::new(&cores).spawn(once(Arc::clone(&waker)), |_| ());
         task.run(1);
-        asleep.into_iter().for_each(|core| cores.parking().going_to_sleep(core));
+        asleep.into_iter().for_each(|core| cores.parking().prepare_sleep(core));
         waker.lock().unwrap().take().unwrap().wake();
         assert_eq!(*woken.lock().unwrap(), [expected]);
     }
 }
 
 /// Panics when it is dropped, after noting it.
-struct Grenade(Arc<AtomicBool>);
+struct PanicOnDrop(Arc<AtomicBool>);
 
-impl Drop for Grenade {
+impl Drop for PanicOnDrop {
     fn drop(&mut self) {
         self.0.store(true, Ordering::SeqCst);
         panic!("as asked");
@@ -84,7 +84,7 @@ fn a_task_that_ends_early_takes_its_future_along_panics_and_all() {
     for case in 0..5 {
         let (cores, _) = cores(1);
         let gone = Arc::new(AtomicBool::new(false));
-        let grenade = Grenade(Arc::clone(&gone));
+        let grenade = PanicOnDrop(Arc::clone(&gone));
         let future = async move {
             let _grenade = grenade;
             std::future::pending::<()>().await;
@@ -127,5 +127,5 @@ fn a_panic_is_an_outcome() {
         *result.lock().unwrap() = Some(end);
     });
     task.run(0);
-    assert_eq!(*outcome.lock().unwrap(), Some(Err(Panicked)));
+    assert_eq!(*outcome.lock().unwrap(), Some(Err(TaskPanic)));
 }

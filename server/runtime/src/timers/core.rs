@@ -1,8 +1,8 @@
 //! The timers of all cores: each core's own queue, with what it takes to wake that core.
 
-use super::queue::{Key, Set, TimerQueue};
+use super::queue::{SetOutcome, TimerKey, TimerQueue};
 use crate::clock::Clock;
-use crate::context::{self, Place};
+use crate::context::{self, CallerLocation};
 use crate::parking::Parking;
 use leeward_core::units::Time;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -11,7 +11,7 @@ use std::task::Waker;
 
 /// Outcome of registering a sleep.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Registered {
+pub(crate) enum RegisterOutcome {
     Waits,
     /// The server has ended.
     Closed,
@@ -31,19 +31,19 @@ impl CoreTimers {
     }
 
     /// Has `waker` woken at `deadline`. `key` is the timer's, if it has been registered before.
-    pub(crate) fn set(self: &Arc<Self>, key: &mut Option<Key>, deadline: Time, waker: &Waker) -> Registered {
+    pub(crate) fn set(self: &Arc<Self>, key: &mut Option<TimerKey>, deadline: Time, waker: &Waker) -> RegisterOutcome {
         match self.queue.set(key, deadline, waker) {
-            Set::Closed => return Registered::Closed,
+            SetOutcome::Closed => return RegisterOutcome::Closed,
             // Elsewhere is another thread, for which the core may be sleeping too long now.
-            Set::First if context::place(self) == Place::Elsewhere => {
+            SetOutcome::First if context::caller_location(self) == CallerLocation::OtherThread => {
                 self.parking.wake(self.core);
             }
-            Set::First | Set::Later => {}
+            SetOutcome::First | SetOutcome::Later => {}
         }
-        Registered::Waits
+        RegisterOutcome::Waits
     }
 
-    pub(crate) fn clear(&self, key: Key) {
+    pub(crate) fn clear(&self, key: TimerKey) {
         self.queue.clear(key);
     }
 }

@@ -30,8 +30,8 @@ mod queue;
 
 pub(crate) use self::core::{CoreTimers, Timers};
 
-use self::core::Registered;
-use self::queue::Key;
+use self::core::RegisterOutcome;
+use self::queue::TimerKey;
 use crate::context;
 use leeward_core::units::{Nanos, Time};
 use std::future::{Future, poll_fn};
@@ -106,7 +106,7 @@ enum State {
         deadline: Time,
         timers: Arc<CoreTimers>,
         /// Its place among the timers since it was first polled.
-        key: Option<Key>,
+        key: Option<TimerKey>,
     },
     /// No core's: until this moment; without one it never ends.
     Outside(Option<Instant>),
@@ -120,7 +120,7 @@ impl Future for Sleep {
         let over = match &mut self.state {
             State::Waiting { deadline, timers, key } => {
                 // Setting it again is right even if it has gone off: another core's clock may be some nanoseconds behind.
-                timers.now() >= *deadline || timers.set(key, *deadline, context.waker()) == Registered::Closed
+                timers.now() >= *deadline || timers.set(key, *deadline, context.waker()) == RegisterOutcome::Closed
             }
             State::Outside(until) => until.is_some_and(|until| Instant::now() >= until),
             State::Over => true,

@@ -6,18 +6,18 @@ use std::collections::BTreeMap;
 use std::task::Waker;
 
 /// Timers that go off in one look, so that a crowd of them does not keep the core from its network.
-const AT_ONCE: usize = 64;
+const MAX_FIRED: usize = 64;
 
 /// A timer's place in the order: at equal times, first come, first woken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Key {
+pub(crate) struct TimerKey {
     deadline: Time,
     number: u64,
 }
 
 /// Outcome of setting a timer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Set {
+pub(crate) enum SetOutcome {
     /// The timer waits behind an earlier one.
     Later,
     /// The timer is the first to go off: a thread that sleeps until the former first must know.
@@ -36,7 +36,7 @@ pub(crate) struct TimerQueue {
 }
 
 struct Entries {
-    waiting: BTreeMap<Key, Waker>,
+    waiting: BTreeMap<TimerKey, Waker>,
     numbers: u64,
     closed: bool,
 }
@@ -48,17 +48,17 @@ impl TimerQueue {
     }
 
     /// Has `waker` woken at `deadline`. `key` is the timer's, if it has been set before.
-    pub(crate) fn set(&self, key: &mut Option<Key>, deadline: Time, waker: &Waker) -> Set {
+    pub(crate) fn set(&self, key: &mut Option<TimerKey>, deadline: Time, waker: &Waker) -> SetOutcome {
         let mut entries = lock(&self.entries);
         if entries.closed {
-            return Set::Closed;
+            return SetOutcome::Closed;
         }
         let key = *key.get_or_insert_with(|| {
             entries.numbers += 1;
-            Key { deadline, number: entries.numbers }
+            TimerKey { deadline, number: entries.numbers }
         });
         let old = match entries.waiting.get_mut(&key) {
-            Some(present) if present.will_wake(waker) => return Set::Later,
+            Some(present) if present.will_wake(waker) => return SetOutcome::Later,
             // It has been told of this deadline already.
             Some(present) => Some(std::mem::replace(present, waker.clone())),
             None => entries.waiting.insert(key, waker.clone()),
@@ -67,11 +67,11 @@ impl TimerQueue {
         drop(entries);
         // Without the lock, as everywhere below: a waker's end may run code that comes here again.
         drop(old);
-        if first { Set::First } else { Set::Later }
+        if first { SetOutcome::First } else { SetOutcome::Later }
     }
 
     /// Takes a timer away; one that has gone off is none.
-    pub(crate) fn clear(&self, key: Key) {
+    pub(crate) fn clear(&self, key: TimerKey) {
         let mut entries = lock(&self.entries);
         let waker = entries.waiting.remove(&key);
         self.publish(&entries);
@@ -87,7 +87,7 @@ impl TimerQueue {
     /// Hands those that are due to `wake`, the earliest first. Says whether there was any.
     pub(crate) fn fire(&self, now: Time, mut wake: impl FnMut(Waker)) -> bool {
         let mut any = false;
-        for _ in 0..AT_ONCE {
+        for _ in 0..MAX_FIRED {
             let Some(waker) = self.due(now) else { break };
             wake(waker);
             any = true;
@@ -141,12 +141,12 @@ mod tests {
     use std::task::Wake;
 
     /// Notes its place in the order of those woken.
-    struct Noted {
+    struct LoggingWaker {
         id: usize,
         log: Arc<Mutex<Vec<usize>>>,
     }
 
-    impl Wake for Noted {
+    impl Wake for LoggingWaker {
         fn wake(self: Arc<Self>) {
             lock(&self.log).push(self.id);
         }
@@ -158,23 +158,23 @@ mod tests {
         fn goes_off_in_order(steps in prop::collection::vec((0u8..5, 0usize..20, 0u64..50), 0..200)) {
             let queue = TimerQueue::new();
             let log = Arc::new(Mutex::new(Vec::new()));
-            let mut keys: Vec<Option<Key>> = vec![None; 20];
+            let mut keys: Vec<Option<TimerKey>> = vec![None; 20];
             let mut model: Vec<(u64, usize, usize)> = Vec::new();
             let mut now = 0;
             for (turn, (step, id, span)) in steps.into_iter().enumerate() {
-                let waker = Waker::from(Arc::new(Noted { id, log: Arc::clone(&log) }));
+                let waker = Waker::from(Arc::new(LoggingWaker { id, log: Arc::clone(&log) }));
                 match step {
                     0 | 1 if keys[id].is_none() => {
                         let deadline = now + span;
                         let earlier = model.iter().all(|(other, ..)| deadline < *other);
                         let set = queue.set(&mut keys[id], Time(deadline), &waker);
-                        prop_assert_eq!(set, if earlier { Set::First } else { Set::Later });
+                        prop_assert_eq!(set, if earlier { SetOutcome::First } else { SetOutcome::Later });
                         model.push((deadline, turn, id));
                     }
                     // Setting again changes who is woken and nothing else.
                     0 | 1 => {
                         let deadline = keys[id].map_or(0, |key| key.deadline.0);
-                        prop_assert_eq!(queue.set(&mut keys[id], Time(deadline), &waker), Set::Later);
+                        prop_assert_eq!(queue.set(&mut keys[id], Time(deadline), &waker), SetOutcome::Later);
                     }
                     2 => {
                         if let Some(key) = keys[id].take() {
@@ -202,19 +202,19 @@ mod tests {
 
     #[test]
     fn closing_wakes_everyone_and_keeps_no_one() {
-        struct Counted(AtomicUsize);
-        impl Wake for Counted {
+        struct CountingWaker(AtomicUsize);
+        impl Wake for CountingWaker {
             fn wake(self: Arc<Self>) {
                 self.0.fetch_add(1, Ordering::Relaxed);
             }
         }
-        let count = Arc::new(Counted(AtomicUsize::new(0)));
+        let count = Arc::new(CountingWaker(AtomicUsize::new(0)));
         let waker = Waker::from(Arc::clone(&count));
         let queue = TimerQueue::new();
         queue.set(&mut None, Time(5), &waker);
         queue.set(&mut None, Time::NEVER, &waker);
         queue.close(Waker::wake);
-        assert_eq!(queue.set(&mut None, Time(1), &waker), Set::Closed);
+        assert_eq!(queue.set(&mut None, Time(1), &waker), SetOutcome::Closed);
         assert_eq!((count.0.load(Ordering::Relaxed), queue.len(), queue.next()), (2, 0, Time::NEVER));
     }
 }
@@ -236,10 +236,10 @@ mod model {
             let (other, others_parking) = (Arc::clone(&queue), Arc::clone(&parking));
             let setter = thread::spawn(move || {
                 let set = other.set(&mut None, Time(10), Waker::noop());
-                assert_eq!(set, Set::First);
+                assert_eq!(set, SetOutcome::First);
                 others_parking.wake(0)
             });
-            parking.going_to_sleep(0);
+            parking.prepare_sleep(0);
             let until = queue.next();
             let woken = setter.join().unwrap();
             assert!(until == Time(10) || woken);

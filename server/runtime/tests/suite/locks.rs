@@ -21,14 +21,14 @@ impl Wake for Counter {
 }
 
 /// A future with a waker of its own.
-struct Polled<'a, T> {
+struct PolledFuture<'a, T> {
     future: Pin<Box<dyn Future<Output = T> + 'a>>,
     woken: Arc<Counter>,
 }
 
-impl<'a, T> Polled<'a, T> {
+impl<'a, T> PolledFuture<'a, T> {
     fn new(future: impl Future<Output = T> + 'a) -> Self {
-        Polled { future: Box::pin(future), woken: Arc::default() }
+        PolledFuture { future: Box::pin(future), woken: Arc::default() }
     }
 
     fn poll(&mut self) -> Poll<T> {
@@ -50,10 +50,10 @@ impl<'a, T> Polled<'a, T> {
 
 /// As a request that has so much left to spend.
 fn with_budget<T>(left: Nanos, call: impl FnOnce() -> T) -> T {
-    budget::with(Budget::of(left), call).0
+    budget::with(Budget::new(left), call).0
 }
 
-fn polled_once<T>(future: impl Future<Output = T>) -> Poll<T> {
+fn poll_once<T>(future: impl Future<Output = T>) -> Poll<T> {
     pin!(future).as_mut().poll(&mut Context::from_waker(Waker::noop()))
 }
 
@@ -83,7 +83,7 @@ fn guards_go_where_their_values_may() {
 fn waiters_of_a_mutex_are_served_in_order() {
     let mutex = Mutex::new("order", ());
     let held = mutex.try_lock().unwrap();
-    let mut waiters: Vec<_> = (0..5).map(|_| Polled::new(mutex.lock())).collect();
+    let mut waiters: Vec<_> = (0..5).map(|_| PolledFuture::new(mutex.lock())).collect();
     assert!(waiters.iter_mut().all(|waiter| waiter.poll().is_pending()));
     drop(held);
     for next in 0..5 {
@@ -102,7 +102,7 @@ fn waiters_of_a_mutex_are_served_in_order() {
 fn a_waiter_is_overtaken_once() {
     let mutex = Mutex::new("overtaken", 0);
     let held = mutex.try_lock().unwrap();
-    let (mut first, mut second) = (Polled::new(mutex.lock()), Polled::new(mutex.lock()));
+    let (mut first, mut second) = (PolledFuture::new(mutex.lock()), PolledFuture::new(mutex.lock()));
     assert!(first.poll().is_pending() && second.poll().is_pending());
     drop(held);
     // The first is on its way; the lock is not idle meanwhile.
@@ -121,7 +121,7 @@ fn a_dropped_future_leaves_nothing_behind_and_passes_on() {
     for case in 0..3 {
         let mutex = Mutex::new("cancelled", ());
         let held = mutex.try_lock().unwrap();
-        let mut waiters: Vec<_> = (0..3).map(|_| Polled::new(mutex.lock())).collect();
+        let mut waiters: Vec<_> = (0..3).map(|_| PolledFuture::new(mutex.lock())).collect();
         assert!(waiters.iter_mut().all(|waiter| waiter.poll().is_pending()));
         match case {
             0 => {
@@ -159,16 +159,16 @@ fn who_can_not_wait_that_long_is_refused_at_once() {
     assert_eq!(outcome(Nanos::ZERO), Ok(()));
     let held = mutex.try_lock().unwrap();
     assert_eq!(outcome(Nanos::ZERO), refused, "it is not free, and nothing is left to spend");
-    let mut oldest = Polled::new(mutex.lock_unless_congested());
+    let mut oldest = PolledFuture::new(mutex.lock_unless_congested());
     assert!(with_budget(Nanos(500), || oldest.poll()).is_pending(), "nobody waits yet");
     let_time_pass(|| mutex.delay());
     assert_eq!(outcome(Nanos(10)), refused);
-    let poll = with_budget(Nanos(10), || polled_once(mutex.lock_unless_congested()));
+    let poll = with_budget(Nanos(10), || poll_once(mutex.lock_unless_congested()));
     assert!(matches!(poll, Poll::Ready(Err(Congested { lock: "congested" }))));
     // Who asks plainly, who has time, and who is no request waits.
-    assert!(with_budget(Nanos(10), || polled_once(mutex.lock())).is_pending());
-    assert!(with_budget(Nanos::from_secs(1_000), || polled_once(mutex.lock_unless_congested())).is_pending());
-    assert!(polled_once(mutex.lock_unless_congested()).is_pending());
+    assert!(with_budget(Nanos(10), || poll_once(mutex.lock())).is_pending());
+    assert!(with_budget(Nanos::from_secs(1_000), || poll_once(mutex.lock_unless_congested())).is_pending());
+    assert!(poll_once(mutex.lock_unless_congested()).is_pending());
     drop(held);
     // Its turn has come too late.
     assert!(with_budget(Nanos(500), || oldest.ready()).is_err());
@@ -181,9 +181,9 @@ fn who_can_not_wait_that_long_is_refused_at_once() {
 fn whose_turn_comes_too_late_is_refused_and_the_next_has_it() {
     let mutex = Mutex::new("late", ());
     let held = mutex.try_lock().unwrap();
-    let mut hurried = Polled::new(mutex.lock_unless_congested());
-    let mut patient = Polled::new(mutex.lock_unless_congested());
-    let mut plain = Polled::new(mutex.lock());
+    let mut hurried = PolledFuture::new(mutex.lock_unless_congested());
+    let mut patient = PolledFuture::new(mutex.lock_unless_congested());
+    let mut plain = PolledFuture::new(mutex.lock());
     assert!(with_budget(Nanos(500), || hurried.poll()).is_pending());
     // As good as for ever, and more than clocks can say.
     assert!(with_budget(Nanos(u64::MAX - 1), || patient.poll()).is_pending());
@@ -192,10 +192,10 @@ fn whose_turn_comes_too_late_is_refused_and_the_next_has_it() {
     assert!(with_budget(Nanos(500), || hurried.poll()).is_pending(), "nobody's turn has come");
     drop(held);
     assert!(hurried.is_woken() && patient.is_woken() && !plain.is_woken());
-    let ((), left) = budget::with(Budget::of(Nanos(500)), || {
+    let ((), left) = budget::with(Budget::new(Nanos(500)), || {
         assert_eq!(hurried.ready().err(), Some(Congested { lock: "late" }));
     });
-    assert_eq!(left, Budget::of(Nanos::ZERO), "it has waited all the same");
+    assert_eq!(left, Budget::new(Nanos::ZERO), "it has waited all the same");
     drop(patient.ready().unwrap());
     drop(plain.ready());
     let stats = mutex.stats();
@@ -208,9 +208,9 @@ fn readers_pass_a_writer_whose_turn_comes_too_late() {
     let lock = RwLock::new("late", ());
     let reads = lock.try_read().unwrap();
     let also_reads = lock.try_read().unwrap();
-    let mut writer = Polled::new(lock.write_unless_congested());
+    let mut writer = PolledFuture::new(lock.write_unless_congested());
     assert!(with_budget(Nanos(500), || writer.poll()).is_pending());
-    let mut reader = Polled::new(lock.read());
+    let mut reader = PolledFuture::new(lock.read());
     assert!(reader.poll().is_pending());
     let_time_pass(|| lock.delay());
     // One reader that is left would keep the writer waiting, but not other readers.
@@ -227,8 +227,8 @@ fn waiting_is_charged_and_holding_is_not() {
     let mutex = Mutex::new("charged", ());
     let held = mutex.try_lock().unwrap();
     let enough = Nanos::from_secs(1_000);
-    let ((), left) = budget::with(Budget::of(enough), || {
-        let mut waiting = Polled::new(mutex.lock_unless_congested());
+    let ((), left) = budget::with(Budget::new(enough), || {
+        let mut waiting = PolledFuture::new(mutex.lock_unless_congested());
         assert!(waiting.poll().is_pending());
         let_time_pass(|| mutex.delay());
         let delay = mutex.delay();
@@ -245,24 +245,24 @@ fn waiting_is_charged_and_holding_is_not() {
     assert!(left.remaining().unwrap() < enough);
     // Never below nothing.
     let held = mutex.try_lock().unwrap();
-    let ((), left) = budget::with(Budget::of(Nanos(5)), || {
-        let mut waiting = Polled::new(mutex.lock());
+    let ((), left) = budget::with(Budget::new(Nanos(5)), || {
+        let mut waiting = PolledFuture::new(mutex.lock());
         assert!(waiting.poll().is_pending());
         let_time_pass(|| mutex.delay());
         drop(held);
         drop(waiting.ready());
     });
-    assert_eq!(left, Budget::of(Nanos::ZERO));
+    assert_eq!(left, Budget::new(Nanos::ZERO));
 }
 
 #[test]
 fn readers_share_and_a_writer_is_not_starved() {
     let lock = RwLock::new("read", 0);
     let (one, two) = (lock.try_read().unwrap(), lock.try_read().unwrap());
-    let mut writer = Polled::new(lock.write());
+    let mut writer = PolledFuture::new(lock.write());
     assert!(writer.poll().is_pending());
     // Behind the writer, all of them.
-    let mut readers: Vec<_> = (0..3).map(|_| Polled::new(lock.read())).collect();
+    let mut readers: Vec<_> = (0..3).map(|_| PolledFuture::new(lock.read())).collect();
     assert!(lock.try_read().is_none());
     assert!(readers.iter_mut().all(|reader| reader.poll().is_pending()));
     drop((one, two));
@@ -270,7 +270,7 @@ fn readers_share_and_a_writer_is_not_starved() {
     *written = 7;
     assert!(readers.iter_mut().all(|reader| reader.poll().is_pending()));
     drop(written);
-    let guards: Vec<_> = readers.iter_mut().map(Polled::ready).collect();
+    let guards: Vec<_> = readers.iter_mut().map(PolledFuture::ready).collect();
     assert!(guards.iter().all(|guard| **guard == 7) && guards.len() == 3);
     assert!(lock.try_write().is_none());
     drop(guards);
@@ -281,12 +281,12 @@ fn readers_share_and_a_writer_is_not_starved() {
 fn readers_go_on_when_the_writer_before_them_gives_up() {
     let lock = RwLock::new("gives up", ());
     let held = lock.try_read().unwrap();
-    let mut writer = Polled::new(lock.write());
+    let mut writer = PolledFuture::new(lock.write());
     assert!(writer.poll().is_pending());
-    let mut readers: Vec<_> = (0..2).map(|_| Polled::new(lock.read())).collect();
+    let mut readers: Vec<_> = (0..2).map(|_| PolledFuture::new(lock.read())).collect();
     assert!(readers.iter_mut().all(|reader| reader.poll().is_pending()));
     drop(writer);
-    let guards: Vec<_> = readers.iter_mut().map(Polled::ready).collect();
+    let guards: Vec<_> = readers.iter_mut().map(PolledFuture::ready).collect();
     drop((held, guards));
     assert!(lock.try_write().is_some());
 }
@@ -295,8 +295,8 @@ fn readers_go_on_when_the_writer_before_them_gives_up() {
 fn a_semaphore_serves_large_wishes_in_their_turn() {
     let semaphore = Semaphore::new("wishes", 3);
     let held = semaphore.try_acquire().unwrap();
-    let mut large = Polled::new(semaphore.acquire_many(3));
-    let mut small = Polled::new(semaphore.acquire());
+    let mut large = PolledFuture::new(semaphore.acquire_many(3));
+    let mut small = PolledFuture::new(semaphore.acquire());
     assert!(large.poll().is_pending() && small.poll().is_pending() && semaphore.try_acquire().is_none());
     drop(held);
     let permit = large.ready();
@@ -311,9 +311,9 @@ fn a_notification_is_not_lost_with_its_waiter() {
     let (mutex, condvar) = (Mutex::new("changes", 0), Condvar::new("changed"));
     // Dropped in the line, notified in the line, or on its way to the mutex.
     for case in 0..3 {
-        let mut first = Polled::new(condvar.wait(mutex.try_lock().unwrap()));
+        let mut first = PolledFuture::new(condvar.wait(mutex.try_lock().unwrap()));
         assert!(first.poll().is_pending());
-        let mut second = Polled::new(condvar.wait(mutex.try_lock().unwrap()));
+        let mut second = PolledFuture::new(condvar.wait(mutex.try_lock().unwrap()));
         assert!(second.poll().is_pending());
         let held = match case {
             0 => {
@@ -348,7 +348,7 @@ fn everyone_is_notified_in_order_and_the_congested_are_refused() {
     let mut waiters = Vec::new();
     for _ in 0..3 {
         // One after the other: each gives the mutex back when it is polled first.
-        let mut waiter = Polled::new(condvar.wait(mutex.try_lock().unwrap()));
+        let mut waiter = PolledFuture::new(condvar.wait(mutex.try_lock().unwrap()));
         assert!(waiter.poll().is_pending());
         waiters.push(waiter);
     }
@@ -357,7 +357,7 @@ fn everyone_is_notified_in_order_and_the_congested_are_refused() {
     assert_eq!(outcome, Err(Congested { lock: "notified" }));
     assert!(mutex.try_lock().is_some(), "refused, it holds nothing");
     condvar.notify_all();
-    assert!(waiters.iter().all(Polled::is_woken));
+    assert!(waiters.iter().all(PolledFuture::is_woken));
     for waiter in &mut waiters {
         drop(waiter.ready());
     }
@@ -366,14 +366,15 @@ fn everyone_is_notified_in_order_and_the_congested_are_refused() {
 #[test]
 fn values_come_in_order_and_end_with_their_senders() {
     let (sender, receiver) = channel("values", 2);
-    let mut sends: Vec<_> = (0..4).map(|n| Polled::new(sender.send(n))).collect();
+    let mut sends: Vec<_> = (0..4).map(|n| PolledFuture::new(sender.send(n))).collect();
     let sent = sends.iter_mut().filter_map(|send| if send.poll().is_ready() { Some(()) } else { None }).count();
     assert_eq!(sent, 2);
     assert_eq!(receiver.try_recv(), Some(0));
     assert_eq!(receiver.try_recv(), Some(1));
     assert!(sends[2].poll().is_ready() && sends[3].poll().is_ready());
     drop(sends);
-    let mut waiting = Polled::new(async { (receiver.recv().await, receiver.recv().await, receiver.recv().await) });
+    let mut waiting =
+        PolledFuture::new(async { (receiver.recv().await, receiver.recv().await, receiver.recv().await) });
     assert!(waiting.poll().is_pending());
     drop(sender);
     assert_eq!(waiting.ready(), (Some(2), Some(3), None));
@@ -384,7 +385,7 @@ fn a_channel_without_receivers_takes_nothing() {
     let (sender, receiver) = channel("abandoned", 1);
     let value = Arc::new(());
     sender.try_send(Arc::clone(&value)).unwrap();
-    let mut waiting = Polled::new(sender.send(Arc::clone(&value)));
+    let mut waiting = PolledFuture::new(sender.send(Arc::clone(&value)));
     assert!(waiting.poll().is_pending());
     drop(receiver);
     assert!(matches!(waiting.ready(), Err(SendError::Closed(_))));
@@ -396,11 +397,11 @@ fn a_channel_without_receivers_takes_nothing() {
 /// A value under way when the last receiver goes may hold a sender of the same channel, and say good-bye through it.
 #[test]
 fn a_value_that_is_dropped_with_its_channel_may_send() {
-    struct Polite(Option<Sender<Polite>>, Arc<AtomicBool>);
-    impl Drop for Polite {
+    struct SendOnDrop(Option<Sender<SendOnDrop>>, Arc<AtomicBool>);
+    impl Drop for SendOnDrop {
         fn drop(&mut self) {
             if let Some(sender) = self.0.take() {
-                let refused = sender.send_blocking(Polite(None, Arc::clone(&self.1))).is_err();
+                let refused = sender.send_blocking(SendOnDrop(None, Arc::clone(&self.1))).is_err();
                 self.1.store(refused, Ordering::SeqCst);
             }
         }
@@ -408,7 +409,7 @@ fn a_value_that_is_dropped_with_its_channel_may_send() {
     let (sender, receiver) = channel("polite", 1);
     let refused = Arc::new(AtomicBool::new(false));
     let (last, told) = (sender.clone(), Arc::clone(&refused));
-    sender.try_send(Polite(Some(last), told)).unwrap();
+    sender.try_send(SendOnDrop(Some(last), told)).unwrap();
     let thread = std::thread::spawn(move || drop(receiver));
     thread.join().unwrap();
     assert!(refused.load(Ordering::SeqCst));
@@ -483,7 +484,7 @@ fn the_hurried_the_fickle_and_the_patient_get_along() {
                             Err(_) => drop(refused.fetch_add(1, Ordering::SeqCst)),
                         },
                         _ => {
-                            if let Poll::Ready(guard) = polled_once(mutex.lock()) {
+                            if let Poll::Ready(guard) = poll_once(mutex.lock()) {
                                 add(guard);
                             }
                         }

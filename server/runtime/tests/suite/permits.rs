@@ -33,7 +33,7 @@ impl<'a> Waiter<'a> {
     fn poll(&mut self) -> Poll<Result<Permit<'a>, Congested>> {
         self.woken.0.store(false, Ordering::SeqCst);
         let waker = Waker::from(Arc::clone(&self.woken));
-        budget::with(Budget::of(HURRY), || self.future.as_mut().poll(&mut Context::from_waker(&waker))).0
+        budget::with(Budget::new(BUDGET), || self.future.as_mut().poll(&mut Context::from_waker(&waker))).0
     }
 }
 
@@ -48,9 +48,9 @@ enum Step {
     /// A waiter gives up.
     GiveUp(usize),
     /// A waiter looks, woken or not.
-    Look(usize),
+    Poll(usize),
     /// All woken waiters look, until none is woken.
-    Settle,
+    PollWoken,
 }
 
 fn steps() -> impl Strategy<Value = Vec<Step>> {
@@ -59,8 +59,8 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
         2 => Just(Step::AskHurriedly),
         3 => any::<usize>().prop_map(Step::Return),
         1 => any::<usize>().prop_map(Step::GiveUp),
-        2 => any::<usize>().prop_map(Step::Look),
-        1 => Just(Step::Settle),
+        2 => any::<usize>().prop_map(Step::Poll),
+        1 => Just(Step::PollWoken),
     ];
     prop::collection::vec(step, 0..120)
 }
@@ -68,7 +68,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
 const PERMITS: u32 = 3;
 
 /// About as long as a few steps take, so that some are late and some are not.
-const HURRY: Nanos = Nanos(2_000);
+const BUDGET: Nanos = Nanos(2_000);
 
 proptest! {
     #[test]
@@ -101,7 +101,7 @@ proptest! {
                     drop(waiting.remove(which % waiting.len()));
                     given_up += 1;
                 }
-                Step::Look(which) if !waiting.is_empty() => {
+                Step::Poll(which) if !waiting.is_empty() => {
                     let place = which % waiting.len();
                     if let Poll::Ready(outcome) = waiting[place].poll() {
                         let count = waiting.remove(place).count;
@@ -114,7 +114,7 @@ proptest! {
                         }
                     }
                 }
-                Step::Settle => {
+                Step::PollWoken => {
                     let mut last = 0;
                     while let Some(place) = waiting.iter().position(|waiter| waiter.woken.0.load(Ordering::SeqCst)) {
                         let number = waiting[place].number;
@@ -158,7 +158,7 @@ proptest! {
     /// A budget is never below nothing and never grows, whatever is charged in whatever scopes.
     #[test]
     fn a_budget_only_shrinks_and_not_below_zero(whole in 0u64..1_000, charges in prop::collection::vec(0u64..500, 0..20)) {
-        let (seen, left) = budget::with(Budget::of(Nanos(whole)), || {
+        let (seen, left) = budget::with(Budget::new(Nanos(whole)), || {
             charges.iter().map(|charge| {
                 budget::charge(Nanos(*charge));
                 budget::current().remaining().unwrap().0
@@ -169,6 +169,6 @@ proptest! {
             expected = expected.saturating_sub(*charge);
             prop_assert_eq!(seen, expected);
         }
-        prop_assert_eq!(left, Budget::of(Nanos(expected)));
+        prop_assert_eq!(left, Budget::new(Nanos(expected)));
     }
 }

@@ -2,18 +2,18 @@
 
 use std::mem;
 
-use leeward_core::client::{Client, ClientParts, Header, LocalEnd, LocalReason, Outlet};
+use leeward_core::client::{Client, ClientParts, ClientSink, Header, LocalOutcome, LocalReason};
 use leeward_core::server::{Feedback, Outcome};
 use leeward_core::units::{CreditId, Nanos, Priority, Time};
 
 use super::error::ConnectionError;
-use super::event::{Disconnected, Event, Phase, Welcomed};
-use super::gate::Cap;
-use super::outbox::Outbox;
+use super::event::{Event, Phase, RequestStage, WelcomeInfo};
+use super::gate::InFlightLimit;
+use super::send_buffer::SendBuffer;
 use super::slots::Slots;
 use leeward_wire::{
-    Answer, Budget, Call, Cancel, Decoder, Demand, DropReason, Encoder, Frame, Kind, Method, PayloadLimit, Ping, Pong,
-    Regime, Register, RequestId, Side, Timestamp, Version, Welcome,
+    Answer, Budget, Call, Cancel, Decoder, Demand, Encoder, Frame, Kind, Method, PayloadLimit, Ping, Pong, Regime,
+    Register, RejectCode, RequestId, Side, Timestamp, Version, Welcome,
 };
 
 /// A connection's limits.
@@ -58,7 +58,7 @@ pub struct Request<'a> {
 
 /// When a request leaves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Leave {
+enum SendPolicy {
     /// When the algorithm lets it.
     WhenAllowed,
     /// At once, on its reservation.
@@ -77,52 +77,52 @@ enum Leave {
 pub struct Connection<T> {
     shell: Client<u32>,
     decoder: Decoder,
-    link: Link<T>,
+    state: ConnectionState<T>,
 }
 
 /// All but the shell and the decoder, which have to be borrowed apart from it.
-struct Link<T> {
+struct ConnectionState<T> {
     config: ConnectionConfig,
     phase: Phase,
     error: Option<ConnectionError>,
     slots: Slots<T>,
-    outbox: Outbox,
-    cap: Cap,
+    outbox: SendBuffer,
+    cap: InFlightLimit,
     /// Limits that the server sets: calls unanswered, and the length of an argument.
-    allowed: u32,
+    window: u32,
     /// Calls that the transport lets be unanswered.
-    bound: u32,
+    transport_limit: u32,
     call_max: PayloadLimit,
-    registered: Option<Time>,
-    welcome: Option<Welcomed>,
+    registered_at: Option<Time>,
+    welcome: Option<WelcomeInfo>,
     /// A demand that found no room.
-    owes_demand: bool,
+    demand_pending: bool,
     /// When a ping left that has not come back.
-    pinged: Option<Time>,
+    ping_sent_at: Option<Time>,
 }
 
 impl<T> Connection<T> {
     /// A connection about to be made, with an algorithm's client side (`Algorithm::build_client`).
     pub fn new(parts: ClientParts, config: ConnectionConfig) -> Self {
-        let cap = Cap::new();
-        let half = cap.govern(parts.half);
+        let cap = InFlightLimit::new();
+        let half = cap.wrap(parts.half);
         Connection {
             shell: Client::new(ClientParts { half, config: parts.config }),
             decoder: decoder(&config),
-            link: Link {
+            state: ConnectionState {
                 config,
                 phase: Phase::Registering,
                 error: None,
                 slots: Slots::new(),
-                outbox: Outbox::new(config.output_max.max(1)),
+                outbox: SendBuffer::new(config.output_max.max(1)),
                 cap,
-                allowed: 1,
-                bound: u32::MAX,
+                window: 1,
+                transport_limit: u32::MAX,
                 call_max: PayloadLimit::MIN,
-                registered: None,
+                registered_at: None,
                 welcome: None,
-                owes_demand: false,
-                pinged: None,
+                demand_pending: false,
+                ping_sent_at: None,
             },
         }
     }
@@ -135,13 +135,13 @@ impl<T> Connection<T> {
         request: &Request<'_>,
         events: &mut impl FnMut(Event<'_, T>),
     ) -> Option<RequestId> {
-        self.accept(now, token, request, None, Leave::WhenAllowed, events)
+        self.accept(now, token, request, None, SendPolicy::WhenAllowed, events)
     }
 
     /// Sets the permission to send one call aside, for an owner that calls several servers and begins only if all let it:
     /// [`Connection::submit_reserved`] uses it, [`Connection::release`] gives it back. `false`: nothing may leave now.
     pub fn reserve(&mut self, now: Time) -> bool {
-        self.link.phase == Phase::Ready && self.shell.reserve(now)
+        self.state.phase == Phase::Ready && self.shell.reserve(now)
     }
 
     /// Gives a reservation back; a call that waits may leave on it.
@@ -159,13 +159,13 @@ impl<T> Connection<T> {
         budget: Option<Budget>,
         events: &mut impl FnMut(Event<'_, T>),
     ) -> Option<RequestId> {
-        self.accept(now, token, request, budget.map(|budget| (budget, now)), Leave::Reserved, events)
+        self.accept(now, token, request, budget.map(|budget| (budget, now)), SendPolicy::Reserved, events)
     }
 
     /// How many requests wait elsewhere for a reservation here: the server is told of them as of those that wait here.
     pub fn set_waiting_elsewhere(&mut self, now: Time, requests: u32, events: &mut impl FnMut(Event<'_, T>)) {
-        if self.link.phase == Phase::Ready {
-            self.shell.set_waiting_elsewhere(requests, &mut Out { link: &mut self.link, now, events });
+        if self.state.phase == Phase::Ready {
+            self.shell.set_waiting_elsewhere(requests, &mut ShellSink { link: &mut self.state, now, events });
         }
     }
 
@@ -179,7 +179,7 @@ impl<T> Connection<T> {
         budget: Budget,
         events: &mut impl FnMut(Event<'_, T>),
     ) -> Option<RequestId> {
-        self.accept(now, token, request, Some((budget, now)), Leave::WhenAllowed, events)
+        self.accept(now, token, request, Some((budget, now)), SendPolicy::WhenAllowed, events)
     }
 
     fn accept(
@@ -188,45 +188,45 @@ impl<T> Connection<T> {
         token: T,
         request: &Request<'_>,
         budget: Option<(Budget, Time)>,
-        leave: Leave,
+        leave: SendPolicy,
         events: &mut impl FnMut(Event<'_, T>),
     ) -> Option<RequestId> {
-        let limit = self.link.call_max;
-        let is_over = matches!(self.link.phase, Phase::Draining | Phase::Closed);
-        if leave == Leave::Reserved && (is_over || request.payload.len() > limit.bytes() as usize) {
+        let limit = self.state.call_max;
+        let is_over = matches!(self.state.phase, Phase::Draining | Phase::Closed);
+        if leave == SendPolicy::Reserved && (is_over || request.payload.len() > limit.bytes() as usize) {
             self.shell.release();
         }
         if is_over {
-            events(Event::Disconnected { token, at: Disconnected::Waiting });
+            events(Event::Disconnected { token, stage: RequestStage::Waiting });
             return None;
         }
         if request.payload.len() > limit.bytes() as usize {
             events(Event::TooLong { token, limit });
             return None;
         }
-        let (slot, name) = self.link.slots.insert(token, request.method, request.payload, budget);
+        let (slot, name) = self.state.slots.insert(token, request.method, request.payload, budget);
         if request.method == Method::STATISTICS {
-            return self.ask(now, slot, events).then_some(name);
+            return self.submit_statistics(now, slot, events).then_some(name);
         }
-        let mut out = Out { link: &mut self.link, now, events };
+        let mut out = ShellSink { link: &mut self.state, now, events };
         match leave {
-            Leave::WhenAllowed => self.shell.submit(now, slot, request.priority, request.random, &mut out),
-            Leave::Reserved => self.shell.submit_reserved(now, slot, request.priority, &mut out),
+            SendPolicy::WhenAllowed => self.shell.submit(now, slot, request.priority, request.random, &mut out),
+            SendPolicy::Reserved => self.shell.submit_reserved(now, slot, request.priority, &mut out),
         }
         Some(name)
     }
 
     /// Asks about the server, which needs no credit and waits for none. Whether there was room for it.
-    fn ask(&mut self, now: Time, slot: u32, events: &mut impl FnMut(Event<'_, T>)) -> bool {
-        if self.link.outbox.overflows() {
-            if let Some(token) = self.link.slots.remove(slot) {
-                let end = LocalEnd { reason: LocalReason::Overflow, waited: Nanos::ZERO };
-                events(Event::Ended { token, end });
+    fn submit_statistics(&mut self, now: Time, slot: u32, events: &mut impl FnMut(Event<'_, T>)) -> bool {
+        if self.state.outbox.overflows() {
+            if let Some(token) = self.state.slots.remove(slot) {
+                let end = LocalOutcome { reason: LocalReason::Overflow, waited: Nanos::ZERO };
+                events(Event::EndedLocally { token, end });
             }
             return false;
         }
-        self.link.register(now, self.shell.demand());
-        self.link.ask(slot, now);
+        self.state.register(now, self.shell.demand());
+        self.state.send_statistics_call(slot, now);
         true
     }
 
@@ -238,24 +238,25 @@ impl<T> Connection<T> {
         now: Time,
         request: RequestId,
         events: &mut impl FnMut(Event<'_, T>),
-    ) -> Option<(T, Disconnected)> {
-        let Some(slot) = self.link.slots.waiting(request) else {
-            let token = self.link.slots.abandon(request)?;
-            self.link.tell_cancelled(request);
-            return Some((token, Disconnected::Sent));
+    ) -> Option<(T, RequestStage)> {
+        let Some(slot) = self.state.slots.find_waiting(request) else {
+            let token = self.state.slots.abandon(request)?;
+            self.state.send_cancel(request);
+            return Some((token, RequestStage::Sent));
         };
-        let token = self.link.slots.remove(slot)?;
-        self.shell.cancel(now, |waiting| *waiting == slot, &mut Out { link: &mut self.link, now, events });
-        Some((token, Disconnected::Waiting))
+        let token = self.state.slots.remove(slot)?;
+        self.shell.cancel(now, |waiting| *waiting == slot, &mut ShellSink { link: &mut self.state, now, events });
+        Some((token, RequestStage::Waiting))
     }
 
     /// Asks the server for a sign of life, which [`Connection::received`] takes. Whether the question was put: not before
     /// the welcome, and not while another is open.
     pub fn ping(&mut self, now: Time) -> bool {
-        let asks = self.link.phase == Phase::Ready && self.link.pinged.is_none() && !self.link.outbox.overflows();
+        let asks =
+            self.state.phase == Phase::Ready && self.state.ping_sent_at.is_none() && !self.state.outbox.overflows();
         if asks {
-            self.link.pinged = Some(now);
-            self.link.append(&Frame::Ping(Ping { timestamp: Timestamp(now.0) }));
+            self.state.ping_sent_at = Some(now);
+            self.state.append(&Frame::Ping(Ping { timestamp: Timestamp(now.0) }));
         }
         asks
     }
@@ -263,27 +264,27 @@ impl<T> Connection<T> {
     /// Whether a request submitted now would leave at once: nothing waits, the algorithm's gate is open, the window allows
     /// it and there is room for it.
     pub fn would_send(&mut self, now: Time) -> bool {
-        self.link.phase == Phase::Ready && self.shell.would_send(now)
+        self.state.phase == Phase::Ready && self.shell.would_send(now)
     }
 
     /// Calls that the server allows to be unanswered: its newest window. [`u32::MAX`] where windows are advice.
-    pub fn allowed(&self) -> u32 {
-        self.link.allowed
+    pub fn window(&self) -> u32 {
+        self.state.window
     }
 
     /// Time has passed: requests may have expired, a rate limit may allow the next. A spurious call does nothing.
     pub fn on_timer(&mut self, now: Time, events: &mut impl FnMut(Event<'_, T>)) {
-        if self.link.phase != Phase::Closed {
-            self.shell.on_timer(now, &mut Out { link: &mut self.link, now, events });
+        if self.state.phase != Phase::Closed {
+            self.shell.on_timer(now, &mut ShellSink { link: &mut self.state, now, events });
         }
     }
 
     /// Lets only so many calls be unanswered, however large the window is: what a transport that has lost something asks for.
-    pub fn restrict(&mut self, now: Time, calls: u32, events: &mut impl FnMut(Event<'_, T>)) {
-        if calls != self.link.bound {
-            let grows = calls > self.link.bound;
-            self.link.bound = calls.max(1);
-            self.link.update_cap();
+    pub fn set_transport_limit(&mut self, now: Time, calls: u32, events: &mut impl FnMut(Event<'_, T>)) {
+        if calls != self.state.transport_limit {
+            let grows = calls > self.state.transport_limit;
+            self.state.transport_limit = calls.max(1);
+            self.state.update_cap();
             if grows {
                 self.on_timer(now, events);
             }
@@ -298,7 +299,7 @@ impl<T> Connection<T> {
     /// Where the next bytes from the socket go. Empty when the connection is over, and only then, if
     /// [`Connection::received`] follows each read.
     pub fn spare(&mut self) -> &mut [u8] {
-        if self.link.phase == Phase::Closed {
+        if self.state.phase == Phase::Closed {
             return &mut [];
         }
         self.decoder.spare()
@@ -312,17 +313,17 @@ impl<T> Connection<T> {
     ///
     /// # Panics
     /// If there was no room for as many bytes.
-    pub fn received(
+    pub fn on_received(
         &mut self,
         now: Time,
         count: usize,
         events: &mut impl FnMut(Event<'_, T>),
     ) -> Result<(), ConnectionError> {
-        if let Some(error) = &self.link.error {
+        if let Some(error) = &self.state.error {
             return Err(error.clone());
         }
-        self.decoder.filled(count);
-        match self.take_frames(now, events) {
+        self.decoder.advance(count);
+        match self.handle_frames(now, events) {
             Ok(()) => Ok(()),
             Err(error) => {
                 self.fail(now, error.clone(), events);
@@ -331,10 +332,10 @@ impl<T> Connection<T> {
         }
     }
 
-    fn take_frames(&mut self, now: Time, events: &mut impl FnMut(Event<'_, T>)) -> Result<(), ConnectionError> {
-        let Connection { shell, decoder, link } = self;
+    fn handle_frames(&mut self, now: Time, events: &mut impl FnMut(Event<'_, T>)) -> Result<(), ConnectionError> {
+        let Connection { shell, decoder, state: link } = self;
         while let Some(frame) = decoder.next_frame()? {
-            link.take(now, &frame, shell, events)?;
+            link.handle_frame(now, &frame, shell, events)?;
         }
         Ok(())
     }
@@ -343,69 +344,69 @@ impl<T> Connection<T> {
     ///
     /// # Errors
     /// Why the connection is over, unless this side had asked for it and no answer is missing.
-    pub fn ended(&mut self, now: Time, events: &mut impl FnMut(Event<'_, T>)) -> Result<(), ConnectionError> {
-        if let Some(error) = &self.link.error {
+    pub fn on_eof(&mut self, now: Time, events: &mut impl FnMut(Event<'_, T>)) -> Result<(), ConnectionError> {
+        if let Some(error) = &self.state.error {
             return Err(error.clone());
         }
-        let expected = self.link.phase == Phase::Draining && self.link.slots.in_flight() == 0;
-        let error = match self.decoder.end() {
+        let expected = self.state.phase == Phase::Draining && self.state.slots.in_flight() == 0;
+        let error = match self.decoder.finish() {
             Err(error) => ConnectionError::Wire(error),
-            Ok(()) if expected => ConnectionError::Closed,
-            Ok(()) => ConnectionError::Ended,
+            Ok(()) if expected => ConnectionError::LocallyClosed,
+            Ok(()) => ConnectionError::ClosedByServer,
         };
         self.fail(now, error.clone(), events);
-        if error == ConnectionError::Closed { Ok(()) } else { Err(error) }
+        if error == ConnectionError::LocallyClosed { Ok(()) } else { Err(error) }
     }
 
     /// Deregisters the session: waiting calls end, the session's credits are given back, and answers to sent calls
     /// still come. The socket ends when they have.
     pub fn deregister(&mut self, now: Time, events: &mut impl FnMut(Event<'_, T>)) {
-        match self.link.phase {
+        match self.state.phase {
             Phase::Draining | Phase::Closed => {}
             Phase::Registering | Phase::Ready => {
-                self.link.register(now, 0);
-                self.link.phase = Phase::Draining;
-                self.link.update_cap();
+                self.state.register(now, 0);
+                self.state.phase = Phase::Draining;
+                self.state.update_cap();
                 self.end_waiting(now, events);
-                self.link.append(&Frame::Deregister);
+                self.state.append(&Frame::Deregister);
             }
         }
     }
 
     /// This side gives up at once: everything ends, and nothing more is to be sent.
     pub fn close(&mut self, now: Time, events: &mut impl FnMut(Event<'_, T>)) {
-        if self.link.phase != Phase::Closed {
-            self.fail(now, ConnectionError::Closed, events);
+        if self.state.phase != Phase::Closed {
+            self.fail(now, ConnectionError::LocallyClosed, events);
         }
     }
 
     fn fail(&mut self, now: Time, error: ConnectionError, events: &mut impl FnMut(Event<'_, T>)) {
         // A server that refuses the version has not looked at the call that came with the registration.
-        let at = if error.refuses_version() { Disconnected::Waiting } else { Disconnected::Sent };
-        self.link.phase = Phase::Closed;
-        self.link.error = Some(error);
-        self.link.update_cap();
-        self.link.outbox.discard();
-        self.decoder = decoder(&self.link.config);
+        let at = if error.refuses_version() { RequestStage::Waiting } else { RequestStage::Sent };
+        self.state.phase = Phase::Closed;
+        self.state.error = Some(error);
+        self.state.update_cap();
+        self.state.outbox.discard();
+        self.decoder = decoder(&self.state.config);
         self.end_waiting(now, events);
-        self.link.slots.take_sent(|token| events(Event::Disconnected { token, at }));
+        self.state.slots.drain_sent(|token| events(Event::Disconnected { token, stage: at }));
     }
 
     fn end_waiting(&mut self, now: Time, events: &mut impl FnMut(Event<'_, T>)) {
-        let slots = &mut self.link.slots;
+        let slots = &mut self.state.slots;
         self.shell.close(now, |slot, _| {
             if let Some(token) = slots.remove(slot) {
-                events(Event::Disconnected { token, at: Disconnected::Waiting });
+                events(Event::Disconnected { token, stage: RequestStage::Waiting });
             }
         });
     }
 
     /// Bytes for the socket, the registration first.
     pub fn output(&mut self, now: Time) -> &[u8] {
-        if self.link.phase != Phase::Closed {
-            self.link.register(now, self.shell.demand());
+        if self.state.phase != Phase::Closed {
+            self.state.register(now, self.shell.demand());
         }
-        self.link.outbox.waiting()
+        self.state.outbox.pending()
     }
 
     /// The socket has taken the first `count` bytes of [`Connection::output`]. Where calls waited for room, more may
@@ -413,32 +414,32 @@ impl<T> Connection<T> {
     ///
     /// # Panics
     /// If there weren't as many.
-    pub fn consumed(&mut self, now: Time, count: usize, events: &mut impl FnMut(Event<'_, T>)) {
-        let was_full = self.link.outbox.is_full();
-        self.link.outbox.consumed(count);
-        if was_full && !self.link.outbox.is_full() {
-            self.link.update_cap();
+    pub fn consume(&mut self, now: Time, count: usize, events: &mut impl FnMut(Event<'_, T>)) {
+        let was_full = self.state.outbox.is_full();
+        self.state.outbox.consume(count);
+        if was_full && !self.state.outbox.is_full() {
+            self.state.update_cap();
             self.on_timer(now, events);
-            let calls = matches!(self.link.phase, Phase::Registering | Phase::Ready);
-            if mem::take(&mut self.link.owes_demand) && calls {
-                self.link.append(&Frame::Demand(Demand { demand: self.shell.demand() }));
+            let calls = matches!(self.state.phase, Phase::Registering | Phase::Ready);
+            if mem::take(&mut self.state.demand_pending) && calls {
+                self.state.append(&Frame::Demand(Demand { demand: self.shell.demand() }));
             }
         }
     }
 
     /// Where it is in its life.
     pub fn phase(&self) -> Phase {
-        self.link.phase
+        self.state.phase
     }
 
     /// Why it is over.
     pub fn error(&self) -> Option<&ConnectionError> {
-        self.link.error.as_ref()
+        self.state.error.as_ref()
     }
 
     /// The server's welcome; `None` before it came.
-    pub fn welcome(&self) -> Option<&Welcomed> {
-        self.link.welcome.as_ref()
+    pub fn welcome(&self) -> Option<&WelcomeInfo> {
+        self.state.welcome.as_ref()
     }
 
     /// Requests that wait here for permission to leave.
@@ -448,13 +449,13 @@ impl<T> Connection<T> {
 
     /// Requests sent and not answered.
     pub fn in_flight(&self) -> u32 {
-        self.link.slots.in_flight()
+        self.state.slots.in_flight()
     }
 }
 
-impl<T> Link<T> {
+impl<T> ConnectionState<T> {
     /// Takes a frame from the server.
-    fn take(
+    fn handle_frame(
         &mut self,
         now: Time,
         frame: &Frame<'_>,
@@ -467,56 +468,56 @@ impl<T> Link<T> {
             return Err(ConnectionError::Unexpected { kind });
         }
         match frame {
-            Frame::Welcome(welcome) => self.welcomed(now, welcome, shell, events),
+            Frame::Welcome(welcome) => self.on_welcome(now, welcome, shell, events),
             Frame::Response(response) => {
-                let (token, trip) = self.answered(now, kind, &response.answer)?;
-                let (round_trip, sojourn) = (trip.time, response.answer.sojourn.nanos());
+                let (token, trip) = self.complete_call(now, kind, &response.answer)?;
+                let (round_trip, sojourn) = (trip.duration, response.answer.sojourn.nanos());
                 if let Some(token) = token {
                     events(Event::Completed { token, payload: response.payload, round_trip, sojourn });
                 }
-                self.reply(now, trip, Outcome::Completed, &response.answer, shell, events);
+                self.on_reply(now, trip, Outcome::Completed, &response.answer, shell, events);
                 Ok(())
             }
             Frame::Drop(dropped) => {
-                let (token, trip) = self.answered(now, kind, &dropped.answer)?;
+                let (token, trip) = self.complete_call(now, kind, &dropped.answer)?;
                 let (sojourn, retry_after) = (dropped.answer.sojourn.nanos(), dropped.retry_after.nanos());
-                let round_trip = trip.time;
+                let round_trip = trip.duration;
                 if let Some(token) = token {
                     let (reason, message) = (dropped.reason, dropped.message);
-                    events(Event::Dropped { token, reason, message, retry_after, round_trip, sojourn });
+                    events(Event::Rejected { token, reason, message, retry_after, round_trip, sojourn });
                 }
                 let outcome = match dropped.reason {
                     // The client's own wish is no sign of overload.
-                    DropReason::Cancelled => Outcome::Completed,
-                    _ => Outcome::Dropped,
+                    RejectCode::Cancelled => Outcome::Completed,
+                    _ => Outcome::Rejected,
                 };
-                self.reply(now, trip, outcome, &dropped.answer, shell, events);
+                self.on_reply(now, trip, outcome, &dropped.answer, shell, events);
                 Ok(())
             }
             Frame::Failure(failure) => {
-                let (token, trip) = self.answered(now, kind, &failure.answer)?;
-                let (round_trip, sojourn) = (trip.time, failure.answer.sojourn.nanos());
+                let (token, trip) = self.complete_call(now, kind, &failure.answer)?;
+                let (round_trip, sojourn) = (trip.duration, failure.answer.sojourn.nanos());
                 if let Some(token) = token {
                     events(Event::Failed { token, code: failure.code, message: failure.message, round_trip, sojourn });
                 }
                 // It was admitted and executed as far as it went: no sign of overload.
-                self.reply(now, trip, Outcome::Completed, &failure.answer, shell, events);
+                self.on_reply(now, trip, Outcome::Completed, &failure.answer, shell, events);
                 Ok(())
             }
             Frame::Credit(credit) => {
-                self.granted(&credit.feedback);
-                shell.on_credit(now, &credit.feedback, &mut Out { link: self, now, events });
+                self.apply_feedback(&credit.feedback);
+                shell.on_credit(now, &credit.feedback, &mut ShellSink { link: self, now, events });
                 Ok(())
             }
             Frame::Ping(ping) => {
                 if self.outbox.overflows() {
-                    return Err(ConnectionError::Flooded);
+                    return Err(ConnectionError::PingFlood);
                 }
                 self.append(&Frame::Pong(Pong { timestamp: ping.timestamp }));
                 Ok(())
             }
             Frame::Pong(pong) => {
-                let sent = self.pinged.take().ok_or(ConnectionError::Unexpected { kind })?;
+                let sent = self.ping_sent_at.take().ok_or(ConnectionError::Unexpected { kind })?;
                 check_echo(kind, sent, pong.timestamp)
             }
             Frame::Error(fatal) => {
@@ -527,7 +528,7 @@ impl<T> Link<T> {
         }
     }
 
-    fn welcomed(
+    fn on_welcome(
         &mut self,
         now: Time,
         welcome: &Welcome,
@@ -535,58 +536,63 @@ impl<T> Link<T> {
         events: &mut impl FnMut(Event<'_, T>),
     ) -> Result<(), ConnectionError> {
         let kind = Kind::Welcome;
-        let sent = self.registered.ok_or(ConnectionError::Unexpected { kind })?;
+        let sent = self.registered_at.ok_or(ConnectionError::Unexpected { kind })?;
         check_echo(kind, sent, welcome.timestamp)?;
         let Welcome { payload_max, regime, .. } = *welcome;
-        self.welcome = Some(Welcomed { round_trip: now.since(sent), payload_max, regime });
+        self.welcome = Some(WelcomeInfo { round_trip: now.since(sent), payload_max, regime });
         self.call_max = payload_max;
         if self.phase == Phase::Registering {
             self.phase = Phase::Ready;
         }
-        self.granted(&welcome.feedback);
-        shell.on_credit(now, &welcome.feedback, &mut Out { link: self, now, events });
+        self.apply_feedback(&welcome.feedback);
+        shell.on_credit(now, &welcome.feedback, &mut ShellSink { link: self, now, events });
         Ok(())
     }
 
     /// The request that an answer ends, unless it was cancelled, and its trip.
-    fn answered(&mut self, now: Time, kind: Kind, answer: &Answer) -> Result<(Option<T>, Trip), ConnectionError> {
+    fn complete_call(
+        &mut self,
+        now: Time,
+        kind: Kind,
+        answer: &Answer,
+    ) -> Result<(Option<T>, RoundTrip), ConnectionError> {
         let unknown = ConnectionError::UnknownRequest { request: answer.request.value() };
         let (sent, method) = self.slots.sent_at(answer.request).ok_or(unknown.clone())?;
         check_echo(kind, sent, answer.timestamp)?;
-        let token = self.slots.answered(answer.request).ok_or(unknown)?;
-        Ok((token, Trip { method, time: now.since(sent) }))
+        let token = self.slots.complete(answer.request).ok_or(unknown)?;
+        Ok((token, RoundTrip { method, duration: now.since(sent) }))
     }
 
-    fn reply(
+    fn on_reply(
         &mut self,
         now: Time,
-        trip: Trip,
+        trip: RoundTrip,
         outcome: Outcome,
         answer: &Answer,
         shell: &mut Client<u32>,
         events: &mut impl FnMut(Event<'_, T>),
     ) {
-        self.granted(&answer.feedback);
+        self.apply_feedback(&answer.feedback);
         if trip.method == Method::STATISTICS {
             // It held no credit.
-            return shell.on_credit(now, &answer.feedback, &mut Out { link: self, now, events });
+            return shell.on_credit(now, &answer.feedback, &mut ShellSink { link: self, now, events });
         }
-        shell.on_reply(now, outcome, trip.time, &answer.feedback, &mut Out { link: self, now, events });
+        shell.on_reply(now, outcome, trip.duration, &answer.feedback, &mut ShellSink { link: self, now, events });
     }
 
     /// "The newest window replaces the last one as a whole."
-    fn granted(&mut self, feedback: &Feedback) {
+    fn apply_feedback(&mut self, feedback: &Feedback) {
         let binding = self.welcome.is_some_and(|welcome| welcome.regime != Regime::Open);
-        self.allowed = if binding { feedback.window.0 } else { u32::MAX };
+        self.window = if binding { feedback.window.0 } else { u32::MAX };
         self.update_cap();
     }
 
     fn update_cap(&mut self) {
         let open = matches!(self.phase, Phase::Registering | Phase::Ready) && !self.outbox.is_full();
-        self.cap.set(if open { self.allowed.min(self.bound) } else { 0 });
+        self.cap.set(if open { self.window.min(self.transport_limit) } else { 0 });
     }
 
-    fn ask(&mut self, slot: u32, now: Time) {
+    fn send_statistics_call(&mut self, slot: u32, now: Time) {
         let (request, method, _) = self.slots.call(slot);
         let question = Frame::Call(Call {
             request,
@@ -599,28 +605,28 @@ impl<T> Link<T> {
             payload: &[],
         });
         self.append(&question);
-        self.slots.sent(slot, now);
+        self.slots.mark_sent(slot, now);
     }
 
     /// Tells the server that nobody waits for a call any more. Where there is no room for that, it finds out by its answer.
-    fn tell_cancelled(&mut self, request: RequestId) {
+    fn send_cancel(&mut self, request: RequestId) {
         let may_speak = matches!(self.phase, Phase::Registering | Phase::Ready);
-        if may_speak && self.config.version >= Kind::Cancel.since() && !self.outbox.overflows() {
+        if may_speak && self.config.version >= Kind::Cancel.min_version() && !self.outbox.overflows() {
             self.append(&Frame::Cancel(Cancel { request }));
         }
     }
 
     /// Introduces this client, unless that has been done.
     fn register(&mut self, now: Time, demand: u32) {
-        if self.registered.is_none() {
-            self.registered = Some(now);
+        if self.registered_at.is_none() {
+            self.registered_at = Some(now);
             let payload_max = self.config.payload_max;
             self.append(&Frame::Register(Register { timestamp: Timestamp(now.0), demand, payload_max }));
         }
     }
 
     fn encoder(&self) -> Encoder {
-        Encoder::new(self.call_max).speaking(self.config.version)
+        Encoder::new(self.call_max).with_version(self.config.version)
     }
 
     fn append(&mut self, frame: &Frame<'_>) {
@@ -631,29 +637,33 @@ impl<T> Link<T> {
 }
 
 fn decoder(config: &ConnectionConfig) -> Decoder {
-    Decoder::new(Side::Server, config.payload_max).speaking(config.version)
+    Decoder::new(Side::Server, config.payload_max).with_version(config.version)
 }
 
 /// Where a request has been: to the server and back.
 #[derive(Clone, Copy)]
-struct Trip {
+struct RoundTrip {
     /// The procedure that it asked for.
     method: Method,
-    time: Nanos,
+    duration: Nanos,
 }
 
 fn check_echo(kind: Kind, sent: Time, found: Timestamp) -> Result<(), ConnectionError> {
-    if found.0 == sent.0 { Ok(()) } else { Err(ConnectionError::Echo { kind, sent: sent.0, found: found.0 }) }
+    if found.0 == sent.0 {
+        Ok(())
+    } else {
+        Err(ConnectionError::TimestampMismatch { kind, sent: sent.0, found: found.0 })
+    }
 }
 
 /// Where the shell's decisions go.
-struct Out<'a, T, F> {
-    link: &'a mut Link<T>,
+struct ShellSink<'a, T, F> {
+    link: &'a mut ConnectionState<T>,
     now: Time,
     events: &'a mut F,
 }
 
-impl<T, F: FnMut(Event<'_, T>)> Outlet<u32> for Out<'_, T, F> {
+impl<T, F: FnMut(Event<'_, T>)> ClientSink<u32> for ShellSink<'_, T, F> {
     fn send(&mut self, slot: u32, header: Header) {
         let link = &mut *self.link;
         link.register(self.now, header.demand);
@@ -672,14 +682,14 @@ impl<T, F: FnMut(Event<'_, T>)> Outlet<u32> for Out<'_, T, F> {
         let encoded = link.outbox.append(link.encoder(), &call);
         // A payload is checked when it is submitted, and the limit never falls: before the welcome it is the least.
         debug_assert!(encoded.is_ok(), "{encoded:?}");
-        link.slots.sent(slot, self.now);
-        link.owes_demand = false;
+        link.slots.mark_sent(slot, self.now);
+        link.demand_pending = false;
         link.update_cap();
     }
 
-    fn end(&mut self, slot: u32, end: LocalEnd) {
+    fn end(&mut self, slot: u32, end: LocalOutcome) {
         if let Some(token) = self.link.slots.remove(slot) {
-            (self.events)(Event::Ended { token, end });
+            (self.events)(Event::EndedLocally { token, end });
         }
     }
 
@@ -687,8 +697,8 @@ impl<T, F: FnMut(Event<'_, T>)> Outlet<u32> for Out<'_, T, F> {
         // The registration will say it; while there is no room the newest demand is owed.
         let link = &mut *self.link;
         match link.phase {
-            Phase::Registering if link.registered.is_none() => {}
-            Phase::Registering | Phase::Ready if link.outbox.is_full() => link.owes_demand = true,
+            Phase::Registering if link.registered_at.is_none() => {}
+            Phase::Registering | Phase::Ready if link.outbox.is_full() => link.demand_pending = true,
             Phase::Registering | Phase::Ready => link.append(&Frame::Demand(Demand { demand })),
             Phase::Draining | Phase::Closed => {}
         }

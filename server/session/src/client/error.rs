@@ -23,7 +23,7 @@ pub enum ConnectionError {
     },
     /// An answer, or the welcome, that doesn't return the clock reading that was sent.
     #[error("a {kind} frame returned the timestamp {found} instead of {sent}")]
-    Echo {
+    TimestampMismatch {
         /// The frame's kind.
         kind: Kind,
         /// Timestamp that this client had sent.
@@ -33,7 +33,7 @@ pub enum ConnectionError {
     },
     /// The server asks for signs of life faster than it reads them.
     #[error("the server sent pings and did not read the answers")]
-    Flooded,
+    PingFlood,
     /// The server said why it closes the connection.
     #[error("the server closed the connection: {code:?}: {message}")]
     Server {
@@ -44,10 +44,10 @@ pub enum ConnectionError {
     },
     /// The stream ended, although this client had not asked for it.
     #[error("the server closed the connection")]
-    Ended,
+    ClosedByServer,
     /// This side closed it.
     #[error("closed by this side")]
-    Closed,
+    LocallyClosed,
 }
 
 impl ConnectionError {

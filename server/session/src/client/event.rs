@@ -1,9 +1,9 @@
 //! Events that a connection reports to its owner.
 
-use leeward_core::client::LocalEnd;
+use leeward_core::client::LocalOutcome;
 use leeward_core::units::Nanos;
 
-use leeward_wire::{DropReason, FailureCode, Message, PayloadLimit, Regime};
+use leeward_wire::{FailureCode, Message, PayloadLimit, Regime, RejectCode};
 
 /// How one request ended. Each submitted request gives exactly one, whatever happens to it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -20,11 +20,11 @@ pub enum Event<'a, T> {
         sojourn: Nanos,
     },
     /// The server rejected it.
-    Dropped {
+    Rejected {
         /// The request.
         token: T,
         /// Why.
-        reason: DropReason,
+        reason: RejectCode,
         /// Details for people: the lock's name for [`DropReason::Lock`]; empty most of the time.
         message: Message<'a>,
         /// The server's hint not to send anything for so long; zero is no hint.
@@ -48,11 +48,11 @@ pub enum Event<'a, T> {
         sojourn: Nanos,
     },
     /// The request ended here without having been sent: expired, displaced or throttled.
-    Ended {
+    EndedLocally {
         /// The request.
         token: T,
         /// Why, and how long it had waited.
-        end: LocalEnd,
+        end: LocalOutcome,
     },
     /// Its payload is longer than the server accepts. Before the welcome that is [`PayloadLimit::MIN`].
     TooLong {
@@ -66,7 +66,7 @@ pub enum Event<'a, T> {
         /// The request.
         token: T,
         /// Whether it had left.
-        at: Disconnected,
+        stage: RequestStage,
     },
 }
 
@@ -75,9 +75,9 @@ impl<T> Event<'_, T> {
     pub fn token(&self) -> &T {
         match self {
             Event::Completed { token, .. }
-            | Event::Dropped { token, .. }
+            | Event::Rejected { token, .. }
             | Event::Failed { token, .. }
-            | Event::Ended { token, .. }
+            | Event::EndedLocally { token, .. }
             | Event::TooLong { token, .. }
             | Event::Disconnected { token, .. } => token,
         }
@@ -86,7 +86,7 @@ impl<T> Event<'_, T> {
 
 /// Where a request was when its connection ended, or when it was cancelled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Disconnected {
+pub enum RequestStage {
     /// Still here: it had no effect and may be sent again.
     Waiting,
     /// Sent: whether it was executed is unknown.
@@ -108,7 +108,7 @@ pub enum Phase {
 
 /// Content of the server's welcome.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Welcomed {
+pub struct WelcomeInfo {
     /// From the registration's departure to the welcome.
     pub round_trip: Nanos,
     /// The longest argument that the server accepts.

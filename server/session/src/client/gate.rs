@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use leeward_core::client::{ClientHalf, Gate, Local, Reply, Submit};
+use leeward_core::client::{ClientHalf, ClientVerdict, Gate, Reply, Submission};
 use leeward_core::server::Feedback;
 use leeward_core::units::{Nanos, Time};
 
@@ -13,12 +13,12 @@ use leeward_core::units::{Nanos, Time};
 /// The half it governs is owned by the client shell, which the connection owns; the two need one number in common. An
 /// atomic although both are used by one thread at a time: halves must be `Send`.
 #[derive(Debug)]
-pub(super) struct Cap(Arc<AtomicU32>);
+pub(super) struct InFlightLimit(Arc<AtomicU32>);
 
-impl Cap {
+impl InFlightLimit {
     /// A cap of one: the call on trust (docs/protocol.md, "Before `Welcome` the window is 1").
     pub(super) fn new() -> Self {
-        Cap(Arc::new(AtomicU32::new(1)))
+        InFlightLimit(Arc::new(AtomicU32::new(1)))
     }
 
     pub(super) fn set(&self, calls: u32) {
@@ -26,18 +26,18 @@ impl Cap {
     }
 
     /// `half`, unable to exceed this cap.
-    pub(super) fn govern(&self, half: Box<dyn ClientHalf>) -> Box<dyn ClientHalf> {
-        Box::new(Governed { half, cap: Arc::clone(&self.0) })
+    pub(super) fn wrap(&self, half: Box<dyn ClientHalf>) -> Box<dyn ClientHalf> {
+        Box::new(LimitedHalf { half, cap: Arc::clone(&self.0) })
     }
 }
 
-struct Governed {
+struct LimitedHalf {
     half: Box<dyn ClientHalf>,
     cap: Arc<AtomicU32>,
 }
 
-impl ClientHalf for Governed {
-    fn submit(&mut self, event: &Submit) -> Local {
+impl ClientHalf for LimitedHalf {
+    fn submit(&mut self, event: &Submission) -> ClientVerdict {
         self.half.submit(event)
     }
 
@@ -48,12 +48,12 @@ impl ClientHalf for Governed {
         self.half.gate(now, outstanding)
     }
 
-    fn patience(&self) -> Nanos {
-        self.half.patience()
+    fn max_wait(&self) -> Nanos {
+        self.half.max_wait()
     }
 
-    fn sent(&mut self, now: Time) {
-        self.half.sent(now);
+    fn on_sent(&mut self, now: Time) {
+        self.half.on_sent(now);
     }
 
     fn reply(&mut self, event: &Reply) {
@@ -83,8 +83,8 @@ mod tests {
 
     #[test]
     fn the_cap_closes_what_the_half_would_open() {
-        let cap = Cap::new();
-        let mut half = cap.govern(Box::new(Open));
+        let cap = InFlightLimit::new();
+        let mut half = cap.wrap(Box::new(Open));
         assert_eq!(half.gate(Time(0), 0), Gate::Open);
         assert_eq!(half.gate(Time(0), 1), Gate::Closed);
         cap.set(2);

@@ -29,9 +29,9 @@ mod connection;
 mod error;
 mod event;
 mod gate;
-mod outbox;
+mod send_buffer;
 mod slots;
 
 pub use connection::{Connection, ConnectionConfig, Request};
 pub use error::ConnectionError;
-pub use event::{Disconnected, Event, Phase, Welcomed};
+pub use event::{Event, Phase, RequestStage, WelcomeInfo};

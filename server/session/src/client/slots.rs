@@ -7,8 +7,8 @@ use leeward_wire::{Budget, Method, RequestId};
 
 /// Where a request is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Place {
-    Nowhere,
+enum SlotState {
+    Free,
     Waiting,
     Sent(Time),
 }
@@ -18,7 +18,7 @@ struct Slot<T> {
     token: Option<T>,
     /// How often this slot has been freed, modulo 2³².
     generation: u32,
-    place: Place,
+    state: SlotState,
     method: Method,
     /// Budget for queueing in all, and the time from which it runs; `None`: the budget that the connection grants every
     /// call.
@@ -28,18 +28,18 @@ struct Slot<T> {
 }
 
 /// A payload's memory is kept for the next request up to this many bytes.
-const KEPT: usize = 4096;
+const RETAINED_MAX: usize = 4096;
 
 #[derive(Debug)]
 pub(super) struct Slots<T> {
     slots: Vec<Slot<T>>,
     free: Vec<u32>,
-    sent: u32,
+    in_flight: u32,
 }
 
 impl<T> Slots<T> {
     pub(super) fn new() -> Self {
-        Slots { slots: Vec::new(), free: Vec::new(), sent: 0 }
+        Slots { slots: Vec::new(), free: Vec::new(), in_flight: 0 }
     }
 
     /// Takes a request in; it waits.
@@ -51,15 +51,15 @@ impl<T> Slots<T> {
         budget: Option<(Budget, Time)>,
     ) -> (u32, RequestId) {
         let index = self.free.pop().unwrap_or_else(|| {
-            let (place, payload) = (Place::Nowhere, Vec::new());
-            let fresh = Slot { token: None, generation: 0, place, method, budget, payload };
+            let (place, payload) = (SlotState::Free, Vec::new());
+            let fresh = Slot { token: None, generation: 0, state: place, method, budget, payload };
             self.slots.push(fresh);
             // The shell bounds what waits and what is unanswered, so this never comes near 2³².
             (self.slots.len() - 1) as u32
         });
         let slot = &mut self.slots[index as usize];
         slot.token = Some(token);
-        slot.place = Place::Waiting;
+        slot.state = SlotState::Waiting;
         slot.method = method;
         slot.budget = budget;
         slot.payload.extend_from_slice(payload);
@@ -79,37 +79,37 @@ impl<T> Slots<T> {
     }
 
     /// The request has been sent: its payload is not needed any more.
-    pub(super) fn sent(&mut self, index: u32, now: Time) {
+    pub(super) fn mark_sent(&mut self, index: u32, now: Time) {
         let slot = &mut self.slots[index as usize];
-        slot.place = Place::Sent(now);
-        forget(&mut slot.payload);
-        self.sent += 1;
+        slot.state = SlotState::Sent(now);
+        clear_payload(&mut slot.payload);
+        self.in_flight += 1;
     }
 
     /// When the request that an answer names was sent, and what it asked for; `None` if it isn't sent and unanswered.
     pub(super) fn sent_at(&self, request: RequestId) -> Option<(Time, Method)> {
         let (generation, index) = parts(request);
         let slot = self.slots.get(index as usize)?;
-        match slot.place {
-            Place::Sent(at) if slot.generation == generation => Some((at, slot.method)),
+        match slot.state {
+            SlotState::Sent(at) if slot.generation == generation => Some((at, slot.method)),
             _ => None,
         }
     }
 
     /// The request that an answer names ends with it. Its token, unless it had been abandoned; nothing if it isn't sent
     /// and unanswered.
-    pub(super) fn answered(&mut self, request: RequestId) -> Option<Option<T>> {
+    pub(super) fn complete(&mut self, request: RequestId) -> Option<Option<T>> {
         self.sent_at(request)?;
         let (_, index) = parts(request);
-        self.sent -= 1;
+        self.in_flight -= 1;
         Some(self.release(index))
     }
 
     /// The slot of a request that still waits.
-    pub(super) fn waiting(&self, request: RequestId) -> Option<u32> {
+    pub(super) fn find_waiting(&self, request: RequestId) -> Option<u32> {
         let (generation, index) = parts(request);
         let slot = self.slots.get(index as usize)?;
-        (slot.place == Place::Waiting && slot.generation == generation).then_some(index)
+        (slot.state == SlotState::Waiting && slot.generation == generation).then_some(index)
     }
 
     /// Abandons a request that was sent: its end is reported to no caller. It keeps its slot until the end.
@@ -125,10 +125,10 @@ impl<T> Slots<T> {
     }
 
     /// Ends everything that was sent and not answered.
-    pub(super) fn take_sent(&mut self, mut end: impl FnMut(T)) {
+    pub(super) fn drain_sent(&mut self, mut end: impl FnMut(T)) {
         for index in 0..self.slots.len() as u32 {
-            if matches!(self.slots[index as usize].place, Place::Sent(_)) {
-                self.sent -= 1;
+            if matches!(self.slots[index as usize].state, SlotState::Sent(_)) {
+                self.in_flight -= 1;
                 if let Some(token) = self.release(index) {
                     end(token);
                 }
@@ -138,27 +138,27 @@ impl<T> Slots<T> {
 
     /// Requests sent and not answered.
     pub(super) fn in_flight(&self) -> u32 {
-        self.sent
+        self.in_flight
     }
 
     /// Requests whose end a caller awaits.
     #[cfg(test)]
-    pub(super) fn cared_for(&self) -> u32 {
+    pub(super) fn tracked(&self) -> u32 {
         self.slots.iter().filter(|slot| slot.token.is_some()).count() as u32
     }
 
     fn release(&mut self, index: u32) -> Option<T> {
         let slot = &mut self.slots[index as usize];
-        slot.place = Place::Nowhere;
+        slot.state = SlotState::Free;
         slot.generation = slot.generation.wrapping_add(1);
-        forget(&mut slot.payload);
+        clear_payload(&mut slot.payload);
         self.free.push(index);
         slot.token.take()
     }
 }
 
-fn forget(payload: &mut Vec<u8>) {
-    if payload.capacity() > KEPT { *payload = Vec::new() } else { payload.clear() }
+fn clear_payload(payload: &mut Vec<u8>) {
+    if payload.capacity() > RETAINED_MAX { *payload = Vec::new() } else { payload.clear() }
 }
 
 fn identifier(generation: u32, index: u32) -> RequestId {
@@ -183,25 +183,25 @@ mod tests {
         let mut slots = Slots::new();
         let (first, id) = slots.insert('a', Method(1), b"x", None);
         assert_eq!(slots.call(first).0, id);
-        assert_eq!(slots.answered(id), None, "still waiting");
-        slots.sent(first, Time(5));
+        assert_eq!(slots.complete(id), None, "still waiting");
+        slots.mark_sent(first, Time(5));
         assert_eq!(slots.in_flight(), 1);
         assert_eq!(slots.sent_at(id).map(|(at, _)| at), Some(Time(5)));
-        assert_eq!(slots.answered(id), Some(Some('a')));
-        assert_eq!(slots.answered(id), None, "a second time");
+        assert_eq!(slots.complete(id), Some(Some('a')));
+        assert_eq!(slots.complete(id), None, "a second time");
 
         // The slot is used again, under another identifier.
         let (second, _) = slots.insert('b', Method(1), b"y", None);
         assert_eq!(second, first);
         let (new_id, _, payload) = slots.call(second);
         assert_eq!(payload, b"y");
-        slots.sent(second, Time(6));
+        slots.mark_sent(second, Time(6));
         assert_ne!(new_id, id);
-        assert_eq!(slots.answered(id), None, "the old identifier");
+        assert_eq!(slots.complete(id), None, "the old identifier");
         for stray in [1 << 32, 77, u64::MAX] {
-            assert_eq!(slots.answered(RequestId::new(stray).unwrap()), None);
+            assert_eq!(slots.complete(RequestId::new(stray).unwrap()), None);
         }
-        assert_eq!(slots.answered(new_id), Some(Some('b')));
+        assert_eq!(slots.complete(new_id), Some(Some('b')));
     }
 
     #[test]
@@ -209,14 +209,14 @@ mod tests {
         let mut slots = Slots::new();
         let (index, id) = slots.insert('a', Method(1), b"x", None);
         assert_eq!(slots.abandon(id), None, "not sent yet");
-        assert_eq!(slots.waiting(id), Some(index));
-        slots.sent(index, Time(5));
-        assert_eq!(slots.waiting(id), None);
+        assert_eq!(slots.find_waiting(id), Some(index));
+        slots.mark_sent(index, Time(5));
+        assert_eq!(slots.find_waiting(id), None);
         assert_eq!(slots.abandon(id), Some('a'));
         assert_eq!(slots.abandon(id), None);
         assert_eq!(slots.in_flight(), 1);
-        assert_eq!(slots.answered(id), Some(None));
-        assert_eq!(slots.answered(id), None);
+        assert_eq!(slots.complete(id), Some(None));
+        assert_eq!(slots.complete(id), None);
         assert_eq!(slots.in_flight(), 0);
     }
 
@@ -236,8 +236,8 @@ mod tests {
     #[test]
     fn long_payloads_give_their_memory_back() {
         let mut slots = Slots::new();
-        let (index, _) = slots.insert((), Method(0), &[0; 2 * KEPT], None);
-        slots.sent(index, Time(0));
+        let (index, _) = slots.insert((), Method(0), &[0; 2 * RETAINED_MAX], None);
+        slots.mark_sent(index, Time(0));
         assert_eq!(slots.slots[index as usize].payload.capacity(), 0);
     }
 }

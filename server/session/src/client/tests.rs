@@ -8,14 +8,14 @@ use proptest::prelude::*;
 
 use super::*;
 use leeward_wire::{
-    Credit, DropReason, Dropped, ErrorCode, Failure, FailureCode, Fatal, HEADER_LEN, Message, Nanos32, Ping, RequestId,
-    Response, Version,
+    Credit, ErrorCode, Failure, FailureCode, FatalError, HEADER_LEN, Message, Nanos32, Ping, RejectCode, Rejection,
+    RequestId, Response, Version,
 };
 
 /// Sends as many as the window says.
-struct Windowed(u32);
+struct WindowHalf(u32);
 
-impl ClientHalf for Windowed {
+impl ClientHalf for WindowHalf {
     fn gate(&mut self, _: Time, outstanding: u32) -> Gate {
         if outstanding < self.0 { Gate::Open } else { Gate::Closed }
     }
@@ -31,9 +31,9 @@ impl ClientHalf for Windowed {
 }
 
 /// Always open.
-struct Open;
+struct OpenHalf;
 
-impl ClientHalf for Open {
+impl ClientHalf for OpenHalf {
     fn gate(&mut self, _: Time, _: u32) -> Gate {
         Gate::Open
     }
@@ -48,55 +48,55 @@ fn parts(half: Box<dyn ClientHalf>) -> ClientParts {
 }
 
 /// The server's end, and what the client's application was told.
-struct World {
+struct TestServer {
     connection: Connection<u32>,
     now: Time,
     /// Frames that the server has received, by name, and calls that it owes an answer.
-    heard: Vec<String>,
+    received: Vec<String>,
     calls: Vec<(RequestId, Timestamp)>,
     decoder: Decoder,
     registered: Timestamp,
     /// How each request ended.
-    ends: BTreeMap<u32, String>,
-    names: BTreeMap<u32, RequestId>,
+    outcomes: BTreeMap<u32, String>,
+    request_ids: BTreeMap<u32, RequestId>,
 }
 
 /// Notes an end. A second end of one request is the defect that these tests look for.
-fn note(ends: &mut BTreeMap<u32, String>, event: &Event<'_, u32>) {
+fn record_end(ends: &mut BTreeMap<u32, String>, event: &Event<'_, u32>) {
     let said = match event {
         Event::Completed { payload, round_trip, sojourn, .. } => {
             format!("completed {} after {round_trip}, {sojourn} of it there", String::from_utf8_lossy(payload))
         }
-        Event::Dropped { reason, .. } => format!("dropped {reason:?}"),
+        Event::Rejected { reason, .. } => format!("dropped {reason:?}"),
         Event::Failed { code, message, .. } => format!("failed {code:?} {}", message.as_str()),
-        Event::Ended { end, .. } => format!("ended {:?}", end.reason),
+        Event::EndedLocally { end, .. } => format!("ended {:?}", end.reason),
         Event::TooLong { limit, .. } => format!("too long for {}", limit.bytes()),
-        Event::Disconnected { at, .. } => format!("disconnected {at:?}"),
+        Event::Disconnected { stage: at, .. } => format!("disconnected {at:?}"),
     };
     let earlier = ends.insert(*event.token(), said);
     assert_eq!(earlier, None, "request {} ended twice", event.token());
 }
 
-impl World {
+impl TestServer {
     fn new(half: Box<dyn ClientHalf>, config: ConnectionConfig) -> Self {
-        World {
+        TestServer {
             connection: Connection::new(parts(half), config),
             now: Time(1_000),
-            heard: Vec::new(),
+            received: Vec::new(),
             calls: Vec::new(),
             decoder: Decoder::new(Side::Client, PayloadLimit::DEFAULT),
             registered: Timestamp(0),
-            ends: BTreeMap::new(),
-            names: BTreeMap::new(),
+            outcomes: BTreeMap::new(),
+            request_ids: BTreeMap::new(),
         }
     }
 
     /// A world past the welcome.
     fn ready(half: Box<dyn ClientHalf>, window: u32, regime: Regime) -> Self {
-        let mut world = World::new(half, ConnectionConfig::default());
-        world.carry(usize::MAX);
+        let mut world = TestServer::new(half, ConnectionConfig::default());
+        world.flush(usize::MAX);
         world.welcome(window, regime).unwrap();
-        world.heard.clear();
+        world.received.clear();
         world
     }
 
@@ -106,24 +106,24 @@ impl World {
 
     fn submit_payload(&mut self, token: u32, payload: &[u8]) {
         let request = Request { method: Method(7), payload, priority: Priority::HIGHEST, random: 0 };
-        let ends = &mut self.ends;
-        if let Some(name) = self.connection.submit(self.now, token, &request, &mut |event| note(ends, &event)) {
-            self.names.insert(token, name);
+        let ends = &mut self.outcomes;
+        if let Some(name) = self.connection.submit(self.now, token, &request, &mut |event| record_end(ends, &event)) {
+            self.request_ids.insert(token, name);
         }
     }
 
     fn cancel(&mut self, token: u32) {
-        let Some(name) = self.names.get(&token) else { return };
-        let ends = &mut self.ends;
-        let cancelled = self.connection.cancel(self.now, *name, &mut |event| note(ends, &event));
+        let Some(name) = self.request_ids.get(&token) else { return };
+        let ends = &mut self.outcomes;
+        let cancelled = self.connection.cancel(self.now, *name, &mut |event| record_end(ends, &event));
         if let Some((found, at)) = cancelled {
             assert_eq!(found, token);
-            assert_eq!(self.ends.insert(token, format!("cancelled {at:?}")), None, "request {token} ended twice");
+            assert_eq!(self.outcomes.insert(token, format!("cancelled {at:?}")), None, "request {token} ended twice");
         }
     }
 
     /// Carries up to `most` bytes to the server.
-    fn carry(&mut self, most: usize) {
+    fn flush(&mut self, most: usize) {
         let output = self.connection.output(self.now);
         let count = output.len().min(most);
         let mut left = &output[..count];
@@ -132,50 +132,50 @@ impl World {
             let some = spare.len().min(left.len());
             spare[..some].copy_from_slice(&left[..some]);
             left = &left[some..];
-            self.decoder.filled(some);
+            self.decoder.advance(some);
             while let Some(frame) = self.decoder.next_frame().expect("the client speaks the protocol") {
                 match frame {
                     Frame::Register(register) => {
-                        assert!(self.heard.is_empty(), "a registration comes first");
+                        assert!(self.received.is_empty(), "a registration comes first");
                         self.registered = register.timestamp;
-                        self.heard.push(format!("register demand {}", register.demand));
+                        self.received.push(format!("register demand {}", register.demand));
                     }
                     Frame::Call(call) => {
                         assert!(!self.calls.iter().any(|(id, _)| *id == call.request), "an identifier in use");
                         self.calls.push((call.request, call.timestamp));
                         let payload = String::from_utf8_lossy(call.payload).chars().take(8).collect::<String>();
-                        self.heard.push(format!("call {payload} demand {} credit {}", call.demand, call.credit.0));
+                        self.received.push(format!("call {payload} demand {} credit {}", call.demand, call.credit.0));
                     }
-                    Frame::Demand(demand) => self.heard.push(format!("demand {}", demand.demand)),
-                    other => self.heard.push(other.kind().to_string()),
+                    Frame::Demand(demand) => self.received.push(format!("demand {}", demand.demand)),
+                    other => self.received.push(other.kind().to_string()),
                 }
             }
         }
-        let ends = &mut self.ends;
-        self.connection.consumed(self.now, count, &mut |event| note(ends, &event));
+        let ends = &mut self.outcomes;
+        self.connection.consume(self.now, count, &mut |event| record_end(ends, &event));
     }
 
     /// The server says `frame`.
-    fn say(&mut self, frame: &Frame<'_>) -> Result<(), ConnectionError> {
+    fn send_frame(&mut self, frame: &Frame<'_>) -> Result<(), ConnectionError> {
         let mut bytes = Vec::new();
-        Encoder::new(PayloadLimit::DEFAULT).speaking(Version::NEWEST).append(frame, &mut bytes).unwrap();
-        self.say_bytes(&bytes)
+        Encoder::new(PayloadLimit::DEFAULT).with_version(Version::NEWEST).append(frame, &mut bytes).unwrap();
+        self.send_bytes(&bytes)
     }
 
-    fn say_bytes(&mut self, mut bytes: &[u8]) -> Result<(), ConnectionError> {
+    fn send_bytes(&mut self, mut bytes: &[u8]) -> Result<(), ConnectionError> {
         while !bytes.is_empty() {
             let spare = self.connection.spare();
             let count = spare.len().min(bytes.len());
             spare[..count].copy_from_slice(&bytes[..count]);
             bytes = &bytes[count..];
-            let ends = &mut self.ends;
-            self.connection.received(self.now, count, &mut |event| note(ends, &event))?;
+            let ends = &mut self.outcomes;
+            self.connection.on_received(self.now, count, &mut |event| record_end(ends, &event))?;
         }
         Ok(())
     }
 
     fn welcome(&mut self, window: u32, regime: Regime) -> Result<(), ConnectionError> {
-        self.say(&Frame::Welcome(Welcome {
+        self.send_frame(&Frame::Welcome(Welcome {
             timestamp: self.registered,
             feedback: Feedback { credit: CreditId(1), ..feedback(window) },
             payload_max: PayloadLimit::new(2048),
@@ -191,27 +191,27 @@ impl World {
 
     fn respond(&mut self, place: usize, window: u32) -> Result<(), ConnectionError> {
         let answer = self.answer(place, window);
-        self.say(&Frame::Response(Response { answer, payload: b"ok" }))
+        self.send_frame(&Frame::Response(Response { answer, payload: b"ok" }))
     }
 
     fn timer(&mut self) {
-        let ends = &mut self.ends;
-        self.connection.on_timer(self.now, &mut |event| note(ends, &event));
+        let ends = &mut self.outcomes;
+        self.connection.on_timer(self.now, &mut |event| record_end(ends, &event));
     }
 
     fn close(&mut self) {
-        let ends = &mut self.ends;
-        self.connection.close(self.now, &mut |event| note(ends, &event));
+        let ends = &mut self.outcomes;
+        self.connection.close(self.now, &mut |event| record_end(ends, &event));
     }
 
     fn deregister(&mut self) {
-        let ends = &mut self.ends;
-        self.connection.deregister(self.now, &mut |event| note(ends, &event));
+        let ends = &mut self.outcomes;
+        self.connection.deregister(self.now, &mut |event| record_end(ends, &event));
     }
 
     fn end(&mut self) -> Result<(), ConnectionError> {
-        let ends = &mut self.ends;
-        self.connection.ended(self.now, &mut |event| note(ends, &event))
+        let ends = &mut self.outcomes;
+        self.connection.on_eof(self.now, &mut |event| record_end(ends, &event))
     }
 }
 
@@ -221,31 +221,31 @@ fn feedback(window: u32) -> Feedback {
 
 #[test]
 fn one_call_goes_on_trust_and_the_rest_with_the_window() {
-    let mut world = World::new(Box::new(Open), ConnectionConfig::default());
+    let mut world = TestServer::new(Box::new(OpenHalf), ConnectionConfig::default());
     for token in 1..=3 {
         world.submit(token);
     }
-    world.carry(usize::MAX);
-    assert_eq!(world.heard, ["register demand 0", "call 1 demand 0 credit 0"]);
+    world.flush(usize::MAX);
+    assert_eq!(world.received, ["register demand 0", "call 1 demand 0 credit 0"]);
     assert_eq!(world.connection.phase(), Phase::Registering);
 
-    world.heard.clear();
+    world.received.clear();
     world.now = Time(1_040);
     world.welcome(2, Regime::Credits).unwrap();
-    world.carry(usize::MAX);
-    assert_eq!(world.heard, ["call 2 demand 1 credit 1"], "the algorithm would send both; the protocol binds");
+    world.flush(usize::MAX);
+    assert_eq!(world.received, ["call 2 demand 1 credit 1"], "the algorithm would send both; the protocol binds");
     assert_eq!(world.connection.welcome().unwrap().round_trip, Nanos(40));
 
     world.now = Time(1_050);
     world.respond(0, 2).unwrap();
-    assert_eq!(world.ends[&1], "completed ok after 50ns, 5ns of it there");
-    world.carry(usize::MAX);
-    assert_eq!(world.heard[1..], ["call 3 demand 0 credit 2"]);
+    assert_eq!(world.outcomes[&1], "completed ok after 50ns, 5ns of it there");
+    world.flush(usize::MAX);
+    assert_eq!(world.received[1..], ["call 3 demand 0 credit 2"]);
 }
 
 #[test]
 fn in_the_open_regime_the_algorithm_decides() {
-    let mut world = World::ready(Box::new(Open), 0, Regime::Open);
+    let mut world = TestServer::ready(Box::new(OpenHalf), 0, Regime::Open);
     for token in 1..=4 {
         world.submit(token);
     }
@@ -254,64 +254,64 @@ fn in_the_open_regime_the_algorithm_decides() {
 
 #[test]
 fn the_registration_carries_the_demand_and_later_changes_are_announced() {
-    let mut world = World::new(Box::new(Windowed(0)), ConnectionConfig::default());
+    let mut world = TestServer::new(Box::new(WindowHalf(0)), ConnectionConfig::default());
     world.submit(1);
     world.submit(2);
-    world.carry(usize::MAX);
+    world.flush(usize::MAX);
     world.submit(3);
-    world.carry(usize::MAX);
-    assert_eq!(world.heard, ["register demand 2", "demand 3"]);
+    world.flush(usize::MAX);
+    assert_eq!(world.received, ["register demand 2", "demand 3"]);
     world.welcome(1, Regime::Credits).unwrap();
     let feedback = Feedback { credit: CreditId(9), ..feedback(2) };
-    world.say(&Frame::Credit(Credit { feedback })).unwrap();
-    world.carry(usize::MAX);
-    assert_eq!(world.heard[2..], ["call 1 demand 2 credit 1", "call 2 demand 1 credit 9"]);
+    world.send_frame(&Frame::Credit(Credit { feedback })).unwrap();
+    world.flush(usize::MAX);
+    assert_eq!(world.received[2..], ["call 1 demand 2 credit 1", "call 2 demand 1 credit 9"]);
 }
 
 #[test]
 fn every_end_reaches_the_application() {
-    let mut world = World::ready(Box::new(Windowed(0)), 2, Regime::Credits);
+    let mut world = TestServer::ready(Box::new(WindowHalf(0)), 2, Regime::Credits);
     for token in 1..=6 {
         world.submit(token);
     }
-    assert_eq!(world.ends[&3], "ended Overflow");
-    world.carry(usize::MAX);
+    assert_eq!(world.outcomes[&3], "ended Overflow");
+    world.flush(usize::MAX);
     let answer = world.answer(0, 1);
-    let dropped = Dropped { answer, reason: DropReason::Delay, message: Default::default(), retry_after: Nanos32(0) };
-    world.say(&Frame::Drop(dropped)).unwrap();
-    assert_eq!(world.ends[&1], "dropped Delay");
+    let dropped = Rejection { answer, reason: RejectCode::Delay, message: Default::default(), retry_after: Nanos32(0) };
+    world.send_frame(&Frame::Drop(dropped)).unwrap();
+    assert_eq!(world.outcomes[&1], "dropped Delay");
     let answer = world.answer(0, 0);
     let failure = Failure { answer, code: FailureCode::UnknownMethod, message: Message::new("no 7") };
-    world.say(&Frame::Failure(failure)).unwrap();
-    assert_eq!(world.ends[&2], "failed UnknownMethod no 7");
+    world.send_frame(&Frame::Failure(failure)).unwrap();
+    assert_eq!(world.outcomes[&2], "failed UnknownMethod no 7");
     world.submit_payload(7, &[0; 2049]);
-    assert_eq!(world.ends[&7], "too long for 2048");
+    assert_eq!(world.outcomes[&7], "too long for 2048");
     assert_eq!(world.connection.next_timeout(world.now), Some(Time(1_100)));
     world.now = Time(1_100);
     world.timer();
-    assert_eq!(world.ends.len(), 7);
-    assert_eq!(world.ends[&6], format!("ended {:?}", LocalReason::Expired));
+    assert_eq!(world.outcomes.len(), 7);
+    assert_eq!(world.outcomes[&6], format!("ended {:?}", LocalReason::Expired));
 }
 
 #[test]
 fn before_the_welcome_only_short_payloads_are_taken() {
-    let mut world = World::new(Box::new(Open), ConnectionConfig::default());
+    let mut world = TestServer::new(Box::new(OpenHalf), ConnectionConfig::default());
     world.submit_payload(1, &[0; 1025]);
-    assert_eq!(world.ends[&1], "too long for 1024");
+    assert_eq!(world.outcomes[&1], "too long for 1024");
     world.submit_payload(2, &[0; 1024]);
-    assert_eq!(world.ends.len(), 1);
+    assert_eq!(world.outcomes.len(), 1);
 }
 
 #[test]
 fn a_disconnect_ends_what_waits_and_what_was_sent() {
-    let mut world = World::ready(Box::new(Windowed(0)), 1, Regime::Credits);
+    let mut world = TestServer::ready(Box::new(WindowHalf(0)), 1, Regime::Credits);
     world.submit(1);
     world.submit(2);
-    assert_eq!(world.end(), Err(ConnectionError::Ended));
-    assert_eq!(world.ends[&1], "disconnected Sent");
-    assert_eq!(world.ends[&2], "disconnected Waiting");
+    assert_eq!(world.end(), Err(ConnectionError::ClosedByServer));
+    assert_eq!(world.outcomes[&1], "disconnected Sent");
+    assert_eq!(world.outcomes[&2], "disconnected Waiting");
     world.submit(3);
-    assert_eq!(world.ends[&3], "disconnected Waiting");
+    assert_eq!(world.outcomes[&3], "disconnected Waiting");
     assert_eq!(world.connection.next_timeout(world.now), None);
     assert!(world.connection.output(world.now).is_empty());
     assert!(world.connection.spare().is_empty());
@@ -319,74 +319,74 @@ fn a_disconnect_ends_what_waits_and_what_was_sent() {
 
 #[test]
 fn deregistering_waits_for_the_answers_owed() {
-    let mut world = World::ready(Box::new(Windowed(0)), 1, Regime::Credits);
+    let mut world = TestServer::ready(Box::new(WindowHalf(0)), 1, Regime::Credits);
     world.submit(1);
     world.submit(2);
     world.deregister();
     world.submit(3);
-    world.carry(usize::MAX);
-    assert_eq!(world.heard.last().unwrap(), "Deregister");
+    world.flush(usize::MAX);
+    assert_eq!(world.received.last().unwrap(), "Deregister");
     world.respond(0, 9).unwrap();
-    world.carry(usize::MAX);
-    assert_eq!(world.heard.last().unwrap(), "Deregister", "nothing is sent after it");
+    world.flush(usize::MAX);
+    assert_eq!(world.received.last().unwrap(), "Deregister", "nothing is sent after it");
     assert_eq!(world.end(), Ok(()));
-    let ends: Vec<_> = world.ends.values().map(|end| end.split(' ').next().unwrap()).collect();
+    let ends: Vec<_> = world.outcomes.values().map(|end| end.split(' ').next().unwrap()).collect();
     assert_eq!(ends, ["completed", "disconnected", "disconnected"]);
 }
 
 #[test]
 fn an_answer_to_nothing_is_fatal() {
     for case in ["twice", "stray", "echo"] {
-        let mut world = World::ready(Box::new(Open), 4, Regime::Credits);
+        let mut world = TestServer::ready(Box::new(OpenHalf), 4, Regime::Credits);
         world.submit(1);
         world.submit(2);
-        world.carry(usize::MAX);
+        world.flush(usize::MAX);
         let mut answer = world.answer(0, 4);
         let error = match case {
             "twice" => {
-                world.say(&Frame::Response(Response { answer, payload: b"" })).unwrap();
-                world.say(&Frame::Response(Response { answer, payload: b"" })).unwrap_err()
+                world.send_frame(&Frame::Response(Response { answer, payload: b"" })).unwrap();
+                world.send_frame(&Frame::Response(Response { answer, payload: b"" })).unwrap_err()
             }
             "stray" => {
                 answer.request = RequestId::new(1 << 32).unwrap();
-                world.say(&Frame::Response(Response { answer, payload: b"" })).unwrap_err()
+                world.send_frame(&Frame::Response(Response { answer, payload: b"" })).unwrap_err()
             }
             _ => {
                 answer.timestamp = Timestamp(1);
-                world.say(&Frame::Response(Response { answer, payload: b"" })).unwrap_err()
+                world.send_frame(&Frame::Response(Response { answer, payload: b"" })).unwrap_err()
             }
         };
         let expected = if case == "echo" { "returned the timestamp" } else { "waits for none" };
         assert!(error.to_string().contains(expected), "{error}");
-        assert_eq!(world.ends.len(), 2, "{case}");
+        assert_eq!(world.outcomes.len(), 2, "{case}");
         assert_eq!(world.connection.phase(), Phase::Closed);
     }
 }
 
 #[test]
 fn frames_at_the_wrong_moment_are_fatal() {
-    let mut world = World::new(Box::new(Open), ConnectionConfig::default());
-    world.carry(usize::MAX);
+    let mut world = TestServer::new(Box::new(OpenHalf), ConnectionConfig::default());
+    world.flush(usize::MAX);
     let credit = Frame::Credit(Credit { feedback: feedback(1) });
-    assert_eq!(world.say(&credit), Err(ConnectionError::Unexpected { kind: Kind::Credit }));
+    assert_eq!(world.send_frame(&credit), Err(ConnectionError::Unexpected { kind: Kind::Credit }));
 
-    let mut world = World::ready(Box::new(Open), 1, Regime::Open);
+    let mut world = TestServer::ready(Box::new(OpenHalf), 1, Regime::Open);
     assert_eq!(world.welcome(1, Regime::Open), Err(ConnectionError::Unexpected { kind: Kind::Welcome }));
 
-    let mut world = World::ready(Box::new(Open), 1, Regime::Open);
+    let mut world = TestServer::ready(Box::new(OpenHalf), 1, Regime::Open);
     world.submit(1);
-    let fatal = Fatal { code: ErrorCode::ShuttingDown, message: Message::new("bye") };
-    let error = world.say(&Frame::Error(fatal)).unwrap_err();
+    let fatal = FatalError { code: ErrorCode::ShuttingDown, message: Message::new("bye") };
+    let error = world.send_frame(&Frame::Error(fatal)).unwrap_err();
     assert_eq!(error, ConnectionError::Server { code: ErrorCode::ShuttingDown, message: "bye".into() });
-    assert_eq!(world.ends[&1], "disconnected Sent");
-    assert_eq!(world.say(&credit).unwrap_err(), error, "and stays so");
+    assert_eq!(world.outcomes[&1], "disconnected Sent");
+    assert_eq!(world.send_frame(&credit).unwrap_err(), error, "and stays so");
 }
 
 #[test]
 fn a_full_outbox_closes_the_gate() {
     let config = ConnectionConfig { output_max: 3 * HEADER_LEN, ..ConnectionConfig::default() };
-    let mut world = World::new(Box::new(Open), config);
-    world.carry(usize::MAX);
+    let mut world = TestServer::new(Box::new(OpenHalf), config);
+    world.flush(usize::MAX);
     world.welcome(0, Regime::Open).unwrap();
     for token in 1..=6 {
         world.submit(token);
@@ -394,71 +394,72 @@ fn a_full_outbox_closes_the_gate() {
     assert_eq!(world.connection.in_flight(), 3);
     assert_eq!(world.connection.waiting(), 3);
     // The server is slow to read: not before a whole frame's room is there does the next one leave.
-    world.carry(10);
+    world.flush(10);
     assert_eq!(world.connection.in_flight(), 4);
-    world.carry(usize::MAX);
-    world.carry(usize::MAX);
+    world.flush(usize::MAX);
+    world.flush(usize::MAX);
     assert_eq!(world.connection.in_flight(), 6);
     assert_eq!(world.connection.waiting(), 0);
 }
 
 #[test]
 fn pings_are_answered_but_not_without_end() {
-    let mut world = World::ready(Box::new(Open), 1, Regime::Open);
-    world.say(&Frame::Ping(Ping { timestamp: Timestamp(77) })).unwrap();
-    world.carry(usize::MAX);
-    assert_eq!(world.heard, ["Pong"]);
-    let flood =
-        |world: &mut World| (0..10_000).find_map(|_| world.say(&Frame::Ping(Ping { timestamp: Timestamp(1) })).err());
-    assert_eq!(flood(&mut world), Some(ConnectionError::Flooded));
+    let mut world = TestServer::ready(Box::new(OpenHalf), 1, Regime::Open);
+    world.send_frame(&Frame::Ping(Ping { timestamp: Timestamp(77) })).unwrap();
+    world.flush(usize::MAX);
+    assert_eq!(world.received, ["Pong"]);
+    let flood = |world: &mut TestServer| {
+        (0..10_000).find_map(|_| world.send_frame(&Frame::Ping(Ping { timestamp: Timestamp(1) })).err())
+    };
+    assert_eq!(flood(&mut world), Some(ConnectionError::PingFlood));
 }
 
 #[test]
 fn a_cancelled_request_frees_its_place_and_keeps_its_credit_until_the_answer() {
-    let mut world = World::ready(Box::new(Windowed(0)), 1, Regime::Credits);
+    let mut world = TestServer::ready(Box::new(WindowHalf(0)), 1, Regime::Credits);
     for token in 1..=3 {
         world.submit(token);
     }
-    world.carry(usize::MAX);
+    world.flush(usize::MAX);
     world.cancel(2);
-    assert_eq!(world.ends[&2], "cancelled Waiting");
+    assert_eq!(world.outcomes[&2], "cancelled Waiting");
     assert_eq!(world.connection.waiting(), 1);
     world.cancel(1);
     world.cancel(1);
-    assert_eq!(world.ends[&1], "cancelled Sent");
+    assert_eq!(world.outcomes[&1], "cancelled Sent");
     assert_eq!((world.connection.in_flight(), world.connection.waiting()), (1, 1), "no credit came back by itself");
     assert!(!world.connection.would_send(world.now));
-    world.carry(usize::MAX);
-    let said = &world.heard[world.heard.len() - 2..];
+    world.flush(usize::MAX);
+    let said = &world.received[world.received.len() - 2..];
     assert_eq!(
         said,
         ["demand 1", "Cancel"],
         "a change of demand is announced, and of what was sent the server is told"
     );
     world.respond(0, 1).unwrap();
-    world.carry(usize::MAX);
+    world.flush(usize::MAX);
     assert_eq!((world.connection.in_flight(), world.connection.waiting()), (1, 0));
     world.respond(0, 1).unwrap();
-    assert!(world.ends[&3].starts_with("completed"));
+    assert!(world.outcomes[&3].starts_with("completed"));
     assert!(world.connection.would_send(world.now));
-    assert_eq!(world.ends.len(), 3);
+    assert_eq!(world.outcomes.len(), 3);
 }
 
 #[test]
 fn a_pong_is_taken_once_and_only_if_asked_for() {
-    let mut world = World::ready(Box::new(Open), 1, Regime::Open);
+    let mut world = TestServer::ready(Box::new(OpenHalf), 1, Regime::Open);
     assert!(world.connection.ping(Time(2_000)));
     assert!(!world.connection.ping(Time(2_001)), "one is open");
     let pong = Frame::Pong(Pong { timestamp: Timestamp(2_000) });
-    world.say(&pong).unwrap();
+    world.send_frame(&pong).unwrap();
     assert!(world.connection.ping(Time(2_002)));
     assert_eq!(
-        world.say(&pong),
-        Err(ConnectionError::Echo { kind: Kind::Pong, sent: 2_002, found: 2_000 }),
+        world.send_frame(&pong),
+        Err(ConnectionError::TimestampMismatch { kind: Kind::Pong, sent: 2_002, found: 2_000 }),
         "an answer to another"
     );
-    let mut world = World::ready(Box::new(Open), 1, Regime::Open);
-    assert_eq!(world.say(&pong), Err(ConnectionError::Unexpected { kind: Kind::Pong }));
+    let mut world = TestServer::ready(Box::new(OpenHalf), 1, Regime::Open);
+    assert_eq!(world.send_frame(&pong), Err(ConnectionError::Unexpected { kind: Kind::Pong }));
     assert!(!world.connection.ping(world.now), "it is over");
 }
 
@@ -498,7 +499,7 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-impl World {
+impl TestServer {
     fn step(&mut self, step: &Step, regime: Regime, token: &mut u32) {
         match step {
             Step::Submit(length) => {
@@ -510,7 +511,7 @@ impl World {
                 self.now += Nanos(*span);
                 self.timer();
             }
-            Step::Carry(most) => self.carry(*most),
+            Step::Carry(most) => self.flush(*most),
             Step::Welcome(window) if self.connection.welcome().is_none() && self.registered.0 != 0 => {
                 let _ = self.welcome(*window, regime);
             }
@@ -519,18 +520,22 @@ impl World {
             }
             Step::Drop(place, window) if self.connection.welcome().is_some() && !self.calls.is_empty() => {
                 let answer = self.answer(place % self.calls.len(), *window);
-                let dropped =
-                    Dropped { answer, reason: DropReason::Other, message: Default::default(), retry_after: Nanos32(0) };
-                let _ = self.say(&Frame::Drop(dropped));
+                let dropped = Rejection {
+                    answer,
+                    reason: RejectCode::Other,
+                    message: Default::default(),
+                    retry_after: Nanos32(0),
+                };
+                let _ = self.send_frame(&Frame::Drop(dropped));
             }
             Step::Credit(window) if self.connection.welcome().is_some() => {
-                let _ = self.say(&Frame::Credit(Credit { feedback: feedback(*window) }));
+                let _ = self.send_frame(&Frame::Credit(Credit { feedback: feedback(*window) }));
             }
             Step::Ping if self.connection.welcome().is_some() => {
-                let _ = self.say(&Frame::Ping(Ping { timestamp: Timestamp(1) }));
+                let _ = self.send_frame(&Frame::Ping(Ping { timestamp: Timestamp(1) }));
             }
             Step::Noise(bytes) => {
-                let _ = self.say_bytes(bytes);
+                let _ = self.send_bytes(bytes);
             }
             Step::Deregister => self.deregister(),
             Step::End => {
@@ -550,36 +555,36 @@ proptest! {
         binding in any::<bool>(),
         output_max in 1..2000usize,
     ) {
-        let half: Box<dyn ClientHalf> = if windowed { Box::new(Windowed(0)) } else { Box::new(Open) };
+        let half: Box<dyn ClientHalf> = if windowed { Box::new(WindowHalf(0)) } else { Box::new(OpenHalf) };
         let regime = if binding { Regime::Credits } else { Regime::Open };
         let config = ConnectionConfig { output_max, ..ConnectionConfig::default() };
-        let mut world = World::new(half, config);
+        let mut world = TestServer::new(half, config);
         let mut token = 0;
         for step in &steps {
             world.step(step, regime, &mut token);
             let connection = &mut world.connection;
             // `note` has made sure that none ended twice; none is forgotten either.
-            let under_way = connection.link.slots.cared_for();
-            prop_assert_eq!(world.ends.len() as u32 + under_way, token);
+            let under_way = connection.state.slots.tracked();
+            prop_assert_eq!(world.outcomes.len() as u32 + under_way, token);
             prop_assert!(under_way <= connection.waiting() + connection.in_flight());
             prop_assert!(connection.waiting() as usize <= QUEUE && connection.in_flight() <= OUTSTANDING);
             let pongs = 64 * HEADER_LEN;
             prop_assert!(connection.output(world.now).len() <= output_max + HEADER_LEN + 2048 + pongs);
         }
         world.close();
-        prop_assert_eq!(world.ends.len() as u32, token);
+        prop_assert_eq!(world.outcomes.len() as u32, token);
     }
 
     #[test]
     fn no_bytes_make_it_panic(bytes in prop::collection::vec(any::<u8>(), 0..300), after_welcome in any::<bool>()) {
-        let mut world = World::new(Box::new(Open), ConnectionConfig::default());
-        world.carry(usize::MAX);
+        let mut world = TestServer::new(Box::new(OpenHalf), ConnectionConfig::default());
+        world.flush(usize::MAX);
         if after_welcome {
             world.welcome(3, Regime::Credits).unwrap();
         }
         world.submit(1);
-        let _ = world.say_bytes(&bytes);
+        let _ = world.send_bytes(&bytes);
         let _ = world.end();
-        prop_assert_eq!(world.ends.len(), 1);
+        prop_assert_eq!(world.outcomes.len(), 1);
     }
 }

@@ -24,22 +24,22 @@ use leeward_core::units::Credits;
 
 /// Refused calls that have no consequence but the refusal. No honest client has one; this is for those with an error of
 /// counting that shows now and then.
-const TOLERATED: u32 = 64;
+const TOLERATED_VIOLATIONS: u32 = 64;
 /// Pauses before the connection ends.
 const PAUSES: u32 = 4;
 /// So many calls with credit, one after the other, and what was before is forgotten.
-const FORGOTTEN_AFTER: u32 = 1024;
+const FORGIVE_AFTER: u32 = 1024;
 
 /// Verdict on a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
-pub(super) enum Ruling {
+pub(super) enum CallCheck {
     /// The client may have had the credit for it: ask the controller.
-    Lawful,
+    WithinWindow,
     /// There never was a credit for it: drop it with `NoCredit`, unseen by the controller.
-    Refused,
+    NoCredit,
     /// The client has been refused and paused, and goes on: end the connection.
-    Expelled,
+    Disconnect,
 }
 
 /// Account of a connection.
@@ -50,82 +50,82 @@ pub(super) struct Enforcement {
     /// Answers sent, drops of refused calls included.
     answers: u64,
     /// The greatest number that a lawful call can have.
-    edge: u64,
+    window_end: u64,
     /// Calls with credit since the last refusal.
-    lawful: u32,
+    valid_calls: u32,
     /// Refusals, up to [`TOLERATED`].
-    refused: u32,
+    violations: u32,
     /// Pauses so far.
     pauses: u32,
     /// Sweeps that the pause lasts yet.
-    pause: u32,
+    scans_left: u32,
 }
 
 impl Enforcement {
     /// Account of a client whose windows bind it. It holds nothing but the call on trust: before its welcome the window
     /// is 1.
     pub(super) fn binding() -> Self {
-        Enforcement { calls: 0, answers: 0, edge: 1, lawful: 0, refused: 0, pauses: 0, pause: 0 }
+        Enforcement { calls: 0, answers: 0, window_end: 1, valid_calls: 0, violations: 0, pauses: 0, scans_left: 0 }
     }
 
     /// Account of a client whose windows are advice: every call is lawful.
-    pub(super) fn advising() -> Self {
-        Enforcement { edge: u64::MAX, ..Enforcement::binding() }
+    pub(super) fn advisory() -> Self {
+        Enforcement { window_end: u64::MAX, ..Enforcement::binding() }
     }
 
     /// A frame that tells `window` and answers nothing is about to be sent.
-    pub(super) fn told(&mut self, window: Credits) {
-        self.edge = self.edge.max(self.answers + u64::from(window.0));
+    pub(super) fn on_window_sent(&mut self, window: Credits) {
+        self.window_end = self.window_end.max(self.answers + u64::from(window.0));
     }
 
     /// An answer that tells `window` is about to be sent.
-    pub(super) fn answered(&mut self, window: Credits) {
+    pub(super) fn on_answer_sent(&mut self, window: Credits) {
         self.answers += 1;
-        self.told(window);
+        self.on_window_sent(window);
     }
 
     /// Whether the next call would be without credit.
-    pub(super) fn is_used_up(&self) -> bool {
-        self.calls >= self.edge
+    pub(super) fn is_exhausted(&self) -> bool {
+        self.calls >= self.window_end
     }
 
     /// A call has come.
-    pub(super) fn call(&mut self) -> Ruling {
+    pub(super) fn on_call(&mut self) -> CallCheck {
         self.calls += 1;
-        if self.calls <= self.edge {
-            self.forget();
-            return Ruling::Lawful;
+        if self.calls <= self.window_end {
+            self.forgive();
+            return CallCheck::WithinWindow;
         }
-        self.lawful = 0;
-        if self.refused < TOLERATED {
-            self.refused += 1;
+        self.valid_calls = 0;
+        if self.violations < TOLERATED_VIOLATIONS {
+            self.violations += 1;
         } else if self.pauses == PAUSES {
-            return Ruling::Expelled;
-        } else if self.pause == 0 {
+            return CallCheck::Disconnect;
+        } else if self.scans_left == 0 {
             // Twice as long each time. The first sweep may come at once, so one more.
-            self.pause = 1 + (1 << self.pauses);
+            self.scans_left = 1 + (1 << self.pauses);
             self.pauses += 1;
         }
-        Ruling::Refused
+        CallCheck::NoCredit
     }
 
     /// Whether the connection is not to be read.
     pub(super) fn is_paused(&self) -> bool {
-        self.pause > 0
+        self.scans_left > 0
     }
 
     /// A sweep has passed: whether this ends a pause.
-    pub(super) fn swept(&mut self) -> bool {
+    pub(super) fn on_scan(&mut self) -> bool {
         let was_paused = self.is_paused();
-        self.pause = self.pause.saturating_sub(1);
+        self.scans_left = self.scans_left.saturating_sub(1);
         was_paused && !self.is_paused()
     }
 
-    fn forget(&mut self) {
-        if self.refused > 0 {
-            self.lawful += 1;
-            if self.lawful == FORGOTTEN_AFTER {
-                (self.lawful, self.refused, self.pauses) = (0, 0, 0);
+    fn forgive(&mut self) {
+        if self.violations > 0 {
+            self.valid_calls += 1;
+            if self.valid_calls == FORGIVE_AFTER {
+                (self.valid_calls, self.violations, self.pauses) = (0, 0, 0);
             }
         }
     }

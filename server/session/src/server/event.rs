@@ -2,19 +2,19 @@
 
 use leeward_core::server;
 use leeward_core::units::{CreditId, Nanos, Time};
-use leeward_wire::{Budget, DropReason, ErrorCode, FailureCode, Method, RequestId, Timestamp};
+use leeward_wire::{Budget, ErrorCode, FailureCode, Method, RejectCode, RequestId, Timestamp};
 
 /// Event from a client.
 #[derive(Debug)]
 pub enum Event<'a> {
     /// Nothing whole is left: more bytes are needed.
-    Nothing,
+    Incomplete,
     /// A call was admitted. It is answered by [`super::ServerConnection::answer`], exactly once.
     Call(Call<'a>),
     /// A call was dropped, and the drop stands in the output.
-    Dropped(DropReason),
+    Rejected(RejectCode),
     /// The client asks for the server's statistics: answered by [`super::ServerConnection::tell`], at once.
-    Question(Question),
+    Query(StatisticsQuery),
     /// The client has said how many requests wait.
     Demand,
     /// Nobody waits for an unanswered call any more. It is answered all the same: as dropped for
@@ -28,7 +28,7 @@ pub enum Event<'a> {
 #[derive(Debug)]
 pub struct Call<'a> {
     /// Goes back with the answer.
-    pub ticket: Ticket,
+    pub permit: Permit,
     /// Which procedure.
     pub method: Method,
     /// Queueing delay that it might still spend when it left its client.
@@ -40,7 +40,7 @@ pub struct Call<'a> {
 /// A question about the server, [`leeward_wire::Method::STATISTICS`]. It is no call, and needs no credit.
 #[derive(Debug)]
 #[must_use = "a question is answered exactly once"]
-pub struct Question {
+pub struct StatisticsQuery {
     pub(super) request: RequestId,
     pub(super) timestamp: Timestamp,
 }
@@ -48,25 +48,25 @@ pub struct Question {
 /// The right to answer one call, and the duty. It can't be copied: answering gives it up.
 #[derive(Debug)]
 #[must_use = "a call is answered exactly once"]
-pub struct Ticket {
+pub struct Permit {
     pub(super) request: RequestId,
     pub(super) timestamp: Timestamp,
     pub(super) credit: CreditId,
-    pub(super) arrived: Time,
+    pub(super) arrival: Time,
     pub(super) method: Method,
     /// The controller's ticket of the same call.
-    pub(super) owed: server::Ticket,
+    pub(super) pending: server::PendingRequest,
 }
 
-impl Ticket {
+impl Permit {
     /// The client's name of the call.
     pub fn request(&self) -> RequestId {
         self.request
     }
 
     /// When its packet came, on the plant's clock.
-    pub fn arrived(&self) -> Time {
-        self.arrived
+    pub fn arrival(&self) -> Time {
+        self.arrival
     }
 }
 
@@ -78,27 +78,27 @@ pub enum Reply<'a> {
     /// The call was executed and has no result; the words are for people.
     Failure(FailureCode, &'a str),
     /// The call was given up; the words say what exactly, where the reason does not.
-    Drop(DropReason, &'a str),
+    Reject(RejectCode, &'a str),
 }
 
 /// The account of a call that its client hears of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Answered {
+pub struct CallSummary {
     /// Which procedure.
     pub method: Method,
     /// From its arrival to now.
     pub sojourn: Nanos,
     /// Why it was dropped, if it was.
-    pub dropped: Option<DropReason>,
+    pub rejection: Option<RejectCode>,
     /// How it failed, if it was executed and did.
-    pub failed: Option<FailureCode>,
+    pub failure: Option<FailureCode>,
 }
 
 /// An offence after which the connection ends.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Fatal {
+pub struct ProtocolViolation {
     /// The code that the client is told.
     pub code: ErrorCode,
     /// The words that it is told.
-    pub words: String,
+    pub message: String,
 }

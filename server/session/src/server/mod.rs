@@ -5,12 +5,12 @@
 //!
 //! Never here: whether a request is admitted and how many credits a session holds (`leeward-core`), and what a call does.
 
-mod chatter;
 mod connection;
+mod control_quota;
+mod decision_label;
 mod enforcement;
 mod event;
-mod number;
-mod sender;
+mod sender_clock;
 
 pub use connection::{ServerConfig, ServerConnection};
-pub use event::{Answered, Call, Event, Fatal, Question, Reply, Ticket};
+pub use event::{Call, CallSummary, Event, Permit, ProtocolViolation, Reply, StatisticsQuery};

@@ -5,12 +5,15 @@ use leeward_core::units::Nanos;
 use leeward_pair::Faults;
 
 /// The network between the ends.
-const DATAGRAMS: Option<Faults> = Some(Faults { lost: 50, doubled: 50, late: 50, lateness: Nanos::from_millis(1) });
+const DATAGRAMS: Option<Faults> =
+    Some(Faults { loss: 50, duplication: 50, reordering: 50, extra_delay_max: Nanos::from_millis(1) });
 
 #[path = "../pair/cancel.rs"]
 mod cancel;
 #[path = "../pair/client.rs"]
 mod client;
+#[path = "../pair/control_frames.rs"]
+mod control_frames;
 #[path = "../pair/crowd.rs"]
 mod crowd;
 #[path = "../pair/enforcement.rs"]
@@ -23,5 +26,3 @@ mod order;
 mod support;
 #[path = "../pair/swarm.rs"]
 mod swarm;
-#[path = "../pair/words.rs"]
-mod words;

@@ -1,30 +1,30 @@
 //! Every request ends once and is executed at most once, whatever the network does; and a server that forgets is found out.
 
-use crate::support::{LONG, calm, pair_with};
+use crate::support::{TIMEOUT, pair_with, relaxed_slo};
 use leeward_core::units::Nanos;
-use leeward_pair::{Ended, Faults, Pair, PairConfig, Work};
+use leeward_pair::{Faults, Pair, PairConfig, RequestOutcome, Work};
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
 /// How often each argument was executed.
-type Executed = Rc<RefCell<BTreeMap<Vec<u8>, u32>>>;
+type ExecutionCounts = Rc<RefCell<BTreeMap<Vec<u8>, u32>>>;
 
-fn start(controller: &str, seed: u64, faults: Faults, executed: &Executed) -> Pair {
+fn start(controller: &str, seed: u64, faults: Faults, executed: &ExecutionCounts) -> Pair {
     let executed = Rc::clone(executed);
     let handler = move |payload: &[u8], _: &mut _| {
         *executed.borrow_mut().entry(payload.to_vec()).or_default() += 1;
         Work::Result(Nanos::from_micros(10), payload.to_vec())
     };
     let config = PairConfig { seed, datagrams: Some(faults), ..PairConfig::default() };
-    pair_with(controller, &[], calm(), config, Box::new(handler))
+    pair_with(controller, &[], relaxed_slo(), config, Box::new(handler))
 }
 
 /// Three clients with a few hundred requests, some at once. How many were completed.
 fn run(pair: &mut Pair, forgets: u64) -> usize {
     let clients: Vec<_> = (0..3).map(|_| pair.connect()).collect();
     for client in &clients {
-        pair.forget(*client, forgets);
+        pair.forget_answers(*client, forgets);
     }
     for round in 0..60_u32 {
         for (number, client) in clients.iter().enumerate() {
@@ -35,16 +35,16 @@ fn run(pair: &mut Pair, forgets: u64) -> usize {
         pair.run_for(Nanos::from_micros(300));
     }
     let is_open = |pair: &mut Pair| clients.iter().any(|client| pair.open_requests(*client) > 0);
-    pair.run_while(LONG, is_open);
-    let ends = clients.iter().flat_map(|client| pair.ends(*client));
-    ends.filter(|end| matches!(end, Some(Ended::Completed(_)))).count()
+    pair.run_while(TIMEOUT, is_open);
+    let ends = clients.iter().flat_map(|client| pair.outcomes(*client));
+    ends.filter(|end| matches!(end, Some(RequestOutcome::Completed(_)))).count()
 }
 
 #[test]
 fn requests_end_once_and_are_executed_at_most_once() {
     for (seed, algorithm) in leeward_controllers::builtin().algorithms().enumerate() {
         for of_thousand in [0, 10, 50, 200] {
-            let executed = Executed::default();
+            let executed = ExecutionCounts::default();
             let mut pair = start(algorithm.name, seed as u64 + 1, Faults::each(of_thousand), &executed);
             let completed = run(&mut pair, 0);
             let words = format!("{} with {of_thousand} of 1000", algorithm.name);
@@ -62,7 +62,7 @@ fn requests_end_once_and_are_executed_at_most_once() {
 #[test]
 fn a_server_that_forgets_is_found_out() {
     let found = (1..=20).filter(|seed| {
-        let executed = Executed::default();
+        let executed = ExecutionCounts::default();
         let mut pair = start("none", *seed, Faults::each(100), &executed);
         run(&mut pair, 20);
         pair.violation().is_some() || executed.borrow().values().any(|times| *times > 1)

@@ -1,18 +1,18 @@
 //! Cancelled calls, and peers of different versions of the protocol.
 
-use crate::support::{Waits, bytes, bytes_in, call, pair, register};
+use crate::support::{PairExt, call, encode, encode_version, pair, register};
 use leeward_core::units::Nanos;
-use leeward_pair::{Ended, Pair, PairConfig, echo};
-use leeward_session::client::{ConnectionConfig, Disconnected};
-use leeward_wire::{Cancel, DropReason, ErrorCode, Frame, RequestId, Version};
+use leeward_pair::{Pair, PairConfig, RequestOutcome, echo};
+use leeward_session::client::{ConnectionConfig, RequestStage};
+use leeward_wire::{Cancel, ErrorCode, Frame, RejectCode, RequestId, Version};
 
 /// A server with a worker that takes long, so that calls wait.
 fn slow(newest: Version) -> Pair {
-    let config = PairConfig { newest, ..PairConfig::default() };
+    let config = PairConfig { max_version: newest, ..PairConfig::default() };
     pair("none", config, echo(Nanos::from_millis(1)))
 }
 
-fn old() -> ConnectionConfig {
+fn version_one() -> ConnectionConfig {
     ConnectionConfig { version: Version::One, ..ConnectionConfig::default() }
 }
 
@@ -21,20 +21,20 @@ fn a_call_that_waits_at_the_server_is_cancelled_before_its_turn() {
     let mut pair = slow(Version::NEWEST);
     let client = pair.connect();
     pair.submit(client, b"the first takes the worker");
-    pair.eventually("it is with the worker", |pair| pair.counts().received == 1);
+    pair.wait_until("it is with the worker", |pair| pair.counts().received == 1);
     let (unwanted, last) = (pair.submit(client, b"unwanted"), pair.submit(client, b"last"));
-    pair.eventually("both wait at the server", |pair| pair.counts().received == 3);
+    pair.wait_until("both wait at the server", |pair| pair.counts().received == 3);
     assert!(pair.cancel(client, unwanted));
-    pair.eventually("all have ended", |pair| pair.open_requests(client) == 0);
-    assert_eq!(pair.ended(client, unwanted), Some(&Ended::Cancelled));
-    assert_eq!(pair.ended(client, last), Some(&Ended::Completed(b"last".to_vec())));
+    pair.wait_until("all have ended", |pair| pair.open_requests(client) == 0);
+    assert_eq!(pair.outcome(client, unwanted), Some(&RequestOutcome::Cancelled));
+    assert_eq!(pair.outcome(client, last), Some(&RequestOutcome::Completed(b"last".to_vec())));
     assert_eq!(pair.cancelled(), 1);
     let counts = pair.counts();
-    assert_eq!((counts.completed, counts.dropped), (2, 1));
+    assert_eq!((counts.completed, counts.rejected), (2, 1));
     // Two turns of the worker instead of three.
     assert!(pair.now().0 < 2_500_000, "{:?}", pair.now());
     pair.close(client);
-    pair.is_settled();
+    pair.assert_settled();
 }
 
 #[test]
@@ -42,29 +42,29 @@ fn an_answer_may_cross_its_cancellation() {
     let mut pair = slow(Version::NEWEST);
     let client = pair.connect();
     let request = pair.submit(client, b"x");
-    pair.eventually("the answer is on its way", |pair| pair.counts().completed == 1);
+    pair.wait_until("the answer is on its way", |pair| pair.counts().completed == 1);
     assert!(pair.cancel(client, request));
     let next = pair.submit(client, b"y");
-    pair.eventually("the next has ended", |pair| pair.open_requests(client) == 0);
-    assert_eq!(pair.ended(client, next), Some(&Ended::Completed(b"y".to_vec())));
+    pair.wait_until("the next has ended", |pair| pair.open_requests(client) == 0);
+    assert_eq!(pair.outcome(client, next), Some(&RequestOutcome::Completed(b"y".to_vec())));
     assert_eq!(pair.cancelled(), 0);
     pair.close(client);
-    pair.is_settled();
+    pair.assert_settled();
 }
 
 #[test]
 fn a_client_of_version_1_is_served_and_cancels_nothing() {
     let mut pair = slow(Version::NEWEST);
-    let client = pair.connect_with(old());
+    let client = pair.connect_with(version_one());
     pair.submit(client, b"the first takes the worker");
-    pair.eventually("it is with the worker", |pair| pair.counts().received == 1);
+    pair.wait_until("it is with the worker", |pair| pair.counts().received == 1);
     let unwanted = pair.submit(client, b"unwanted");
-    pair.eventually("it waits at the server", |pair| pair.counts().received == 2);
+    pair.wait_until("it waits at the server", |pair| pair.counts().received == 2);
     assert!(pair.cancel(client, unwanted));
-    pair.eventually("both are executed", |pair| pair.counts().completed == 2);
+    pair.wait_until("both are executed", |pair| pair.counts().completed == 2);
     assert_eq!(pair.cancelled(), 0);
     pair.close(client);
-    pair.is_settled();
+    pair.assert_settled();
 }
 
 #[test]
@@ -72,22 +72,22 @@ fn a_server_of_version_1_refuses_the_newest_and_serves_its_own() {
     let mut pair = slow(Version::One);
     let client = pair.connect();
     let trusted = pair.submit(client, b"on trust");
-    pair.eventually("it has ended", |pair| pair.open_requests(client) == 0);
+    pair.wait_until("it has ended", |pair| pair.open_requests(client) == 0);
     // Nothing was executed, so the same may be asked again.
-    assert_eq!(pair.ended(client, trusted), Some(&Ended::Disconnected(Disconnected::Waiting)));
+    assert_eq!(pair.outcome(client, trusted), Some(&RequestOutcome::Disconnected(RequestStage::Waiting)));
     assert!(pair.error(client).is_some_and(|error| error.refuses_version()));
-    let client = pair.connect_with(old());
+    let client = pair.connect_with(version_one());
     let request = pair.submit(client, b"again");
     pair.run_for(Nanos::from_millis(5));
-    assert_eq!(pair.ended(client, request), Some(&Ended::Completed(b"again".to_vec())));
+    assert_eq!(pair.outcome(client, request), Some(&RequestOutcome::Completed(b"again".to_vec())));
 }
 
 #[test]
 fn a_stranger_s_cancellations_do_no_harm_and_mixed_versions_are_an_offence() {
-    let second = |frame: &Frame<'_>| bytes_in(Version::Two, frame);
+    let second = |frame: &Frame<'_>| encode_version(Version::Two, frame);
     let cancel = Frame::Cancel(Cancel { request: RequestId::new(9).unwrap() });
     let mut pair = slow(Version::NEWEST);
-    let heard = pair.said(
+    let heard = pair.exchange(
         &[second(&register()), second(&cancel), second(&call(9, b"x")), second(&cancel), second(&Frame::Deregister)]
             .concat(),
     );
@@ -96,11 +96,11 @@ fn a_stranger_s_cancellations_do_no_harm_and_mixed_versions_are_an_offence() {
     assert!(heard[0].starts_with("Welcome") && !heard[1].starts_with("Error"), "{heard:?}");
     // Behind the first, it waits for its turn, and is cancelled there.
     let calls = [second(&call(1, b"x")), second(&call(9, b"x")), second(&cancel), second(&Frame::Deregister)].concat();
-    let heard = pair.said(&[second(&register()), calls].concat());
-    let reason = format!("{:?}", DropReason::Cancelled);
+    let heard = pair.exchange(&[second(&register()), calls].concat());
+    let reason = format!("{:?}", RejectCode::Cancelled);
     assert!(heard.iter().any(|frame| frame.starts_with("Drop") && frame.contains(&reason)), "{heard:?}");
     let code = format!("{:?}", ErrorCode::Malformed);
-    let heard = pair.said(&[bytes(&register()), second(&call(1, b"x"))].concat());
+    let heard = pair.exchange(&[encode(&register()), second(&call(1, b"x"))].concat());
     assert!(heard.last().unwrap().contains(&code), "{heard:?}");
-    pair.is_well();
+    pair.assert_serving();
 }

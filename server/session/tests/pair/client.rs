@@ -1,42 +1,42 @@
 //! Our client against a server, or a wire, that does what it shouldn't: nonsense, hanging up, silence, rejecting. Elsewhere:
 //! what the client with sockets makes of it, which has replicas, retries and time-outs (server/rpc/tests).
 
-use crate::support::{LONG, Waits, calm, choppy, pair, pair_with, start};
-use leeward_core::params::Raw;
+use crate::support::{PairExt, TIMEOUT, fragmenting_wire, pair, pair_with, relaxed_slo, start};
+use leeward_core::params::RawParam;
 use leeward_core::registry::Environment;
 use leeward_core::units::{Nanos, Priority};
-use leeward_pair::{ClientId, Cut, End, Ended, Pair, PairConfig, Reading, Work, echo};
-use leeward_session::client::{ConnectionError, Disconnected, Phase};
+use leeward_pair::{ClientId, Cut, Endpoint, Pair, PairConfig, ReadMode, RequestOutcome, Work, echo};
+use leeward_session::client::{ConnectionError, Phase, RequestStage};
 use leeward_wire::{
-    Budget, Decoded, DropReason, Encoder, ErrorCode, FailureCode, Fatal, Frame, Message, PayloadLimit, RequestId, Side,
-    Timestamp, Version, decode,
+    Budget, DecodeStatus, Encoder, ErrorCode, FailureCode, FatalError, Frame, Message, PayloadLimit, RejectCode,
+    RequestId, Side, Timestamp, Version, decode,
 };
 
 /// A pair whose client waits for the answer to its first call, which is on the wire.
-fn answer_on_its_way() -> (Pair, ClientId) {
+fn with_answer_in_flight() -> (Pair, ClientId) {
     let mut pair = pair("breakwater", PairConfig::default(), echo(Nanos(1_000)));
     let client = pair.connect();
     pair.submit(client, b"x");
-    assert!(pair.run_while(LONG, |pair| pair.counts().completed == 0));
+    assert!(pair.run_while(TIMEOUT, |pair| pair.counts().completed == 0));
     (pair, client)
 }
 
 /// The answer in the last chunk, changed.
-fn altered(chunks: &[Vec<u8>], change: impl FnOnce(&mut leeward_wire::Answer)) -> Vec<u8> {
+fn alter_answer(chunks: &[Vec<u8>], change: impl FnOnce(&mut leeward_wire::Answer)) -> Vec<u8> {
     let bytes = chunks.last().unwrap();
     let decoded = decode(bytes, Side::Server, PayloadLimit::DEFAULT).unwrap();
-    let Decoded::Frame { frame: Frame::Response(mut response), .. } = decoded else { panic!("{decoded:?}") };
+    let DecodeStatus::Frame { frame: Frame::Response(mut response), .. } = decoded else { panic!("{decoded:?}") };
     change(&mut response.answer);
     encoded(&Frame::Response(response))
 }
 
 fn encoded(frame: &Frame<'_>) -> Vec<u8> {
     let mut bytes = Vec::new();
-    Encoder::new(PayloadLimit::DEFAULT).speaking(Version::NEWEST).append(frame, &mut bytes).unwrap();
+    Encoder::new(PayloadLimit::DEFAULT).with_version(Version::NEWEST).append(frame, &mut bytes).unwrap();
     bytes
 }
 
-type Nonsense = fn(&mut Vec<Vec<u8>>);
+type Tamper = fn(&mut Vec<Vec<u8>>);
 
 #[test]
 fn nonsense_from_the_server_ends_the_connection_and_each_request_once() {
@@ -44,12 +44,15 @@ fn nonsense_from_the_server_ends_the_connection_and_each_request_once() {
         // Bytes of a stream, or longer than a datagram.
         return;
     }
-    let sayings: [(Nonsense, bool); 6] = [
+    let sayings: [(Tamper, bool); 6] = [
         (|chunks| *chunks = vec![b"HTTP/1.1 400 Bad Request\r\n\r\n".to_vec()], false),
         (|chunks| *chunks = vec![vec![0; 64]], false),
         // An answer to a call that was never made, and one to ours with another clock.
-        (|chunks| *chunks = vec![altered(chunks, |answer| answer.request = RequestId::new(u64::MAX).unwrap())], false),
-        (|chunks| *chunks = vec![altered(chunks, |answer| answer.timestamp = Timestamp(1))], false),
+        (
+            |chunks| *chunks = vec![alter_answer(chunks, |answer| answer.request = RequestId::new(u64::MAX).unwrap())],
+            false,
+        ),
+        (|chunks| *chunks = vec![alter_answer(chunks, |answer| answer.timestamp = Timestamp(1))], false),
         (|chunks| chunks.extend_from_within(..), true),
         (
             |chunks| {
@@ -59,55 +62,58 @@ fn nonsense_from_the_server_ends_the_connection_and_each_request_once() {
         ),
     ];
     for (number, (say, is_answered)) in sayings.into_iter().enumerate() {
-        let (mut pair, client) = answer_on_its_way();
-        pair.tamper(client, End::Client, say);
+        let (mut pair, client) = with_answer_in_flight();
+        pair.tamper(client, Endpoint::Client, say);
         pair.run_for(Nanos::from_micros(100));
-        let expected =
-            if is_answered { Ended::Completed(b"x".to_vec()) } else { Ended::Disconnected(Disconnected::Sent) };
-        assert_eq!(pair.ended(client, 0), Some(&expected), "{number}");
+        let expected = if is_answered {
+            RequestOutcome::Completed(b"x".to_vec())
+        } else {
+            RequestOutcome::Disconnected(RequestStage::Sent)
+        };
+        assert_eq!(pair.outcome(client, 0), Some(&expected), "{number}");
         assert_eq!(pair.phase(client), Phase::Closed, "{number}");
         assert!(pair.error(client).is_some(), "{number}");
-        pair.is_settled();
+        pair.assert_settled();
         // The next connection serves.
-        pair.is_well();
+        pair.assert_serving();
     }
 }
 
 #[test]
 fn a_frame_that_is_cut_off_by_the_end_of_the_stream() {
-    let (mut pair, client) = answer_on_its_way();
-    pair.tamper(client, End::Client, |chunks| *chunks = vec![b"LW\x01\x04".to_vec()]);
+    let (mut pair, client) = with_answer_in_flight();
+    pair.tamper(client, Endpoint::Client, |chunks| *chunks = vec![b"LW\x01\x04".to_vec()]);
     pair.cut(client, Cut::ServerHalf);
     pair.run_for(Nanos::from_micros(100));
     assert!(matches!(pair.error(client), Some(ConnectionError::Wire(_))), "{:?}", pair.error(client));
-    assert_eq!(pair.ended(client, 0), Some(&Ended::Disconnected(Disconnected::Sent)));
-    pair.is_settled();
+    assert_eq!(pair.outcome(client, 0), Some(&RequestOutcome::Disconnected(RequestStage::Sent)));
+    pair.assert_settled();
 }
 
 #[test]
 fn the_servers_farewell_is_the_reason() {
-    let (mut pair, client) = answer_on_its_way();
-    let farewell = Fatal { code: ErrorCode::Internal, message: Message::new("on fire") };
-    pair.tamper(client, End::Client, |chunks| *chunks = vec![encoded(&Frame::Error(farewell))]);
+    let (mut pair, client) = with_answer_in_flight();
+    let farewell = FatalError { code: ErrorCode::Internal, message: Message::new("on fire") };
+    pair.tamper(client, Endpoint::Client, |chunks| *chunks = vec![encoded(&Frame::Error(farewell))]);
     pair.run_for(Nanos::from_micros(100));
     assert!(pair.error(client).unwrap().to_string().contains("on fire"));
-    assert_eq!(pair.ended(client, 0), Some(&Ended::Disconnected(Disconnected::Sent)));
-    pair.is_settled();
+    assert_eq!(pair.outcome(client, 0), Some(&RequestOutcome::Disconnected(RequestStage::Sent)));
+    pair.assert_settled();
 }
 
 #[test]
 fn a_lost_connection_tells_what_was_sent_from_what_waited() {
     for cut in [Cut::Reset, Cut::ServerHalf] {
-        let mut pair = pair("breakwater", PairConfig::default(), Box::new(|_, _| Work::Never));
+        let mut pair = pair("breakwater", PairConfig::default(), Box::new(|_, _| Work::Hang));
         let client = pair.connect();
         // The one call on trust, and one that waits for a credit.
         let (sent, waits) = (pair.submit(client, b"sent"), pair.submit(client, b"waits"));
-        pair.eventually("it is received", |pair| pair.counts().received == 1);
+        pair.wait_until("it is received", |pair| pair.counts().received == 1);
         pair.cut(client, cut);
         pair.run_for(Nanos::from_millis(1));
-        assert_eq!(pair.ended(client, sent), Some(&Ended::Disconnected(Disconnected::Sent)), "{cut:?}");
-        assert!(matches!(pair.ended(client, waits), Some(Ended::Disconnected(_))), "{cut:?}");
-        pair.is_settled();
+        assert_eq!(pair.outcome(client, sent), Some(&RequestOutcome::Disconnected(RequestStage::Sent)), "{cut:?}");
+        assert!(matches!(pair.outcome(client, waits), Some(RequestOutcome::Disconnected(_))), "{cut:?}");
+        pair.assert_settled();
     }
 }
 
@@ -116,7 +122,7 @@ fn a_server_that_falls_silent_is_asked_for_a_sign_of_life() {
     let mut pair = start("breakwater");
     let client = pair.connect();
     pair.submit(client, b"x");
-    pair.eventually("it is answered", |pair| pair.open_requests(client) == 0);
+    pair.wait_until("it is answered", |pair| pair.open_requests(client) == 0);
     assert!(pair.ping(client));
     assert!(!pair.ping(client), "one question at a time");
     pair.run_for(Nanos::from_millis(1));
@@ -129,7 +135,7 @@ fn a_server_that_falls_silent_is_asked_for_a_sign_of_life() {
     pair.close(client);
     // The server never hears of that, and gives it up by itself.
     pair.run_for(Nanos::from_secs(70));
-    pair.is_settled();
+    pair.assert_settled();
 }
 
 #[test]
@@ -143,20 +149,21 @@ fn requests_end_as_their_work_does() {
         b"no" => Work::Failure(Nanos(1_000), "no".into()),
         other => Work::Result(Nanos(1_000), other.to_vec()),
     };
-    let mut pair = pair("breakwater", PairConfig { wire: choppy(), ..PairConfig::default() }, Box::new(handler));
+    let mut pair =
+        pair("breakwater", PairConfig { wire: fragmenting_wire(), ..PairConfig::default() }, Box::new(handler));
     let client = pair.connect();
     let mut ask = |payload: &[u8]| {
         let token = pair.submit(client, payload);
-        pair.eventually("it ends", |pair| pair.open_requests(client) == 0);
-        pair.ended(client, token).cloned().unwrap()
+        pair.wait_until("it ends", |pair| pair.open_requests(client) == 0);
+        pair.outcome(client, token).cloned().unwrap()
     };
-    assert_eq!(ask(b"lock"), Ended::Dropped(DropReason::Lock));
-    assert_eq!(ask(b"no"), Ended::Failed(FailureCode::Failed, "no".into()));
-    assert_eq!(ask(b"yes"), Ended::Completed(b"yes".to_vec()));
-    assert_eq!(ask(&vec![7; (1 << 20) + 1]), Ended::TooLong);
-    assert_eq!(ask(&vec![7; 1 << 20]), Ended::Completed(vec![7; 1 << 20]));
+    assert_eq!(ask(b"lock"), RequestOutcome::Rejected(RejectCode::Lock));
+    assert_eq!(ask(b"no"), RequestOutcome::Failed(FailureCode::Failed, "no".into()));
+    assert_eq!(ask(b"yes"), RequestOutcome::Completed(b"yes".to_vec()));
+    assert_eq!(ask(&vec![7; (1 << 20) + 1]), RequestOutcome::TooLong);
+    assert_eq!(ask(&vec![7; 1 << 20]), RequestOutcome::Completed(vec![7; 1 << 20]));
     pair.deregister(client);
-    pair.is_settled();
+    pair.assert_settled();
 }
 
 #[test]
@@ -167,16 +174,16 @@ fn a_cancelled_request_is_never_sent_and_one_that_was_keeps_its_credit() {
         (pair.submit(client, b"first"), pair.submit(client, b"unwanted"), pair.submit(client, b"last"));
     assert!(pair.cancel(client, unwanted));
     assert!(!pair.cancel(client, unwanted));
-    pair.eventually("the first is with its worker", |pair| pair.counts().received > 0);
+    pair.wait_until("the first is with its worker", |pair| pair.counts().received > 0);
     assert!(pair.cancel(client, first));
-    pair.eventually("the last has its end", |pair| pair.open_requests(client) == 0);
-    assert_eq!(pair.ended(client, last), Some(&Ended::Completed(b"last".to_vec())));
-    assert_eq!(pair.ended(client, first), Some(&Ended::Cancelled));
+    pair.wait_until("the last has its end", |pair| pair.open_requests(client) == 0);
+    assert_eq!(pair.outcome(client, last), Some(&RequestOutcome::Completed(b"last".to_vec())));
+    assert_eq!(pair.outcome(client, first), Some(&RequestOutcome::Cancelled));
     pair.run_for(Nanos::from_millis(10));
     // The unwanted one never came.
     assert_eq!(pair.counts().received, 2);
     pair.close(client);
-    pair.is_settled();
+    pair.assert_settled();
 }
 
 #[test]
@@ -185,11 +192,11 @@ fn swapped_chunks_are_an_offence_and_everything_settles() {
         // Bytes of a stream, or longer than a datagram.
         return;
     }
-    for to in [End::Server, End::Client] {
+    for to in [Endpoint::Server, Endpoint::Client] {
         let mut pair = start("breakwater");
         let client = pair.connect();
         pair.submit(client, b"x");
-        pair.eventually("it is answered", |pair| pair.open_requests(client) == 0);
+        pair.wait_until("it is answered", |pair| pair.open_requests(client) == 0);
         let other = pair.connect();
         let mut swapped = false;
         for _ in 0..100 {
@@ -211,13 +218,13 @@ fn swapped_chunks_are_an_offence_and_everything_settles() {
             }
         }
         assert!(swapped);
-        pair.eventually("the offence is found", |pair| !pair.is_open(client));
+        pair.wait_until("the offence is found", |pair| !pair.is_open(client));
         pair.run_for(Nanos::from_millis(1));
-        assert!(pair.error(client).is_some() || pair.reproach(client).is_some());
+        assert!(pair.error(client).is_some() || pair.close_reason(client).is_some());
         assert_eq!(pair.open_requests(client), 0);
-        pair.eventually("the other is served", |pair| pair.open_requests(other) == 0);
+        pair.wait_until("the other is served", |pair| pair.open_requests(other) == 0);
         pair.deregister(other);
-        pair.is_settled();
+        pair.assert_settled();
     }
 }
 
@@ -229,28 +236,28 @@ fn a_budget_that_is_spent_in_the_queue_ends_the_request_unsent_or_dropped() {
     for _ in 0..50 {
         pair.submit_with(client, b"x", Priority::HIGHEST, Budget::of(Nanos::from_micros(50)));
     }
-    pair.eventually("all end", |pair| pair.open_requests(client) == 0);
-    let local = pair.ends(client).iter().flatten().filter(|end| matches!(end, Ended::Local(_))).count();
-    assert!(local > 0, "{:?}", pair.ends(client));
+    pair.wait_until("all end", |pair| pair.open_requests(client) == 0);
+    let local = pair.outcomes(client).iter().flatten().filter(|end| matches!(end, RequestOutcome::Local(_))).count();
+    assert!(local > 0, "{:?}", pair.outcomes(client));
     pair.deregister(client);
-    pair.is_settled();
+    pair.assert_settled();
 }
 
 #[test]
 fn a_client_that_is_not_heard_keeps_its_output_bounded() {
-    let limits = [("client_queue", Raw::Integer(8)), ("max_outstanding", Raw::Integer(16))];
-    let config = PairConfig { stuck: Nanos::from_millis(100), ..PairConfig::default() };
-    let mut pair = pair_with("none", &limits, calm(), config, echo(Nanos(1_000)));
+    let limits = [("client_queue", RawParam::Integer(8)), ("max_outstanding", RawParam::Integer(16))];
+    let config = PairConfig { write_timeout: Nanos::from_millis(100), ..PairConfig::default() };
+    let mut pair = pair_with("none", &limits, relaxed_slo(), config, echo(Nanos(1_000)));
     let client = pair.connect();
-    pair.reads(client, Reading::Never);
+    pair.set_read_mode(client, ReadMode::Paused);
     for _ in 0..200 {
         pair.submit(client, &[1; 1_000]);
         pair.run_for(Nanos::from_micros(10));
     }
     // Sixteen unanswered, eight in the queue; the others were displaced.
     assert!(pair.open_requests(client) <= 24, "{}", pair.open_requests(client));
-    pair.reads(client, Reading::Eager);
-    pair.eventually("all end", |pair| pair.open_requests(client) == 0);
+    pair.set_read_mode(client, ReadMode::Eager);
+    pair.wait_until("all end", |pair| pair.open_requests(client) == 0);
     pair.deregister(client);
-    pair.is_settled();
+    pair.assert_settled();
 }

@@ -1,15 +1,15 @@
 //! Many connections under overload: all requests end, nobody honest is refused, and when they have gone nothing is left of
 //! them. Memory and descriptors of real sockets: server/rpc/tests.
 
-use crate::support::{Waits, choppy, pair_with};
+use crate::support::{PairExt, fragmenting_wire, pair_with};
 use leeward_core::registry::Environment;
 use leeward_core::units::Nanos;
-use leeward_pair::{Ended, PairConfig, echo};
+use leeward_pair::{PairConfig, RequestOutcome, echo};
 
 /// So many clients, each of which keeps up to two requests under way for so long; capacity is 5,000 per second.
 fn crowd(controller: &str, clients: usize, span: Nanos) {
     let environment = Environment::new(1, Nanos::from_micros(100), Nanos::from_millis(5));
-    let config = PairConfig { wire: choppy(), workers: 1, ..PairConfig::default() };
+    let config = PairConfig { wire: fragmenting_wire(), workers: 1, ..PairConfig::default() };
     let mut pair = pair_with(controller, &[], environment, config, echo(Nanos::from_micros(200)));
     let all: Vec<_> = (0..clients).map(|_| pair.connect()).collect();
     let end = pair.now() + span;
@@ -23,16 +23,16 @@ fn crowd(controller: &str, clients: usize, span: Nanos) {
     }
     assert_eq!(pair.counts().connections, clients as u64);
     // What waits for a credit ends when its patience does; what was sent is answered.
-    pair.eventually("all have ended", |pair| all.iter().all(|client| pair.open_requests(*client) == 0));
-    let ends = all.iter().flat_map(|client| pair.ends(*client)).flatten();
-    let completed = ends.filter(|end| matches!(end, Ended::Completed(_))).count();
+    pair.wait_until("all have ended", |pair| all.iter().all(|client| pair.open_requests(*client) == 0));
+    let ends = all.iter().flat_map(|client| pair.outcomes(*client)).flatten();
+    let completed = ends.filter(|end| matches!(end, RequestOutcome::Completed(_))).count();
     assert!(completed > 50, "{controller}: {completed}");
     all.iter().for_each(|client| pair.deregister(*client));
-    pair.is_settled();
+    pair.assert_settled();
     let counts = pair.counts();
     assert_eq!(counts.without_credit, 0, "{counts:?}");
     // What they held is used again.
-    pair.is_well();
+    pair.assert_serving();
 }
 
 #[test]

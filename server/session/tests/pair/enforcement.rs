@@ -1,78 +1,82 @@
 //! Credits bind: a client that sends without is refused, then read more and more rarely, then sent away, and costs the
 //! others nothing; one that keeps to its windows never notices. The rule itself is tested in the library.
 
-use crate::support::{Waits, bytes, call, calm, choppy, pair, pair_with, register};
-use leeward_core::params::Raw;
+use crate::support::{PairExt, call, encode, fragmenting_wire, pair, pair_with, register, relaxed_slo};
+use leeward_core::params::RawParam;
 use leeward_core::registry::Environment;
 use leeward_core::units::{Nanos, Time};
-use leeward_pair::{ClientId, Ended, Pair, PairConfig, Work, echo};
+use leeward_pair::{ClientId, Pair, PairConfig, RequestOutcome, Work, echo};
 
 #[test]
 fn honest_clients_are_never_refused() {
     for demand in ["speculation", "synchronization"] {
         // So that windows swing: an objective that is missed now and then, and a pool that grows fast.
-        let params = [("demand", Raw::Text(demand.into())), ("alpha", Raw::Number(1.0)), ("beta", Raw::Number(0.5))];
+        let params = [
+            ("demand", RawParam::Text(demand.into())),
+            ("alpha", RawParam::Number(1.0)),
+            ("beta", RawParam::Number(0.5)),
+        ];
         let environment = Environment::new(1, Nanos::from_micros(100), Nanos::from_millis(1));
-        let config = PairConfig { wire: choppy(), workers: 2, ..PairConfig::default() };
+        let config = PairConfig { wire: fragmenting_wire(), workers: 2, ..PairConfig::default() };
         let mut pair = pair_with("breakwater", &params, environment, config, echo(Nanos::from_micros(30)));
         let mut clients: Vec<ClientId> = (0..20).map(|_| pair.connect()).collect();
         let mut gone = Vec::new();
         // Bursts and pauses at random, and clients that come and go.
         for _ in 0..1_000 {
             for client in &mut clients {
-                if pair.chance().one_in(4) {
-                    let burst = pair.chance().below(12);
+                if pair.rng().one_in(4) {
+                    let burst = pair.rng().below(12);
                     for _ in 0..burst {
                         pair.submit(*client, b"x");
                     }
                 }
-                if pair.chance().one_in(2_000) {
+                if pair.rng().one_in(2_000) {
                     pair.close(*client);
                     gone.push(std::mem::replace(client, pair.connect()));
                 }
             }
-            let pause = pair.chance().below(400_000);
+            let pause = pair.rng().below(400_000);
             pair.run_for(Nanos(pause));
         }
-        pair.eventually("what is under way has its end", |pair| {
+        pair.wait_until("what is under way has its end", |pair| {
             clients.iter().all(|client| pair.open_requests(*client) == 0)
         });
         assert!(!gone.is_empty());
         let completed = |client: &ClientId| {
-            pair.ends(*client).iter().flatten().filter(|end| matches!(end, Ended::Completed(_))).count()
+            pair.outcomes(*client).iter().flatten().filter(|end| matches!(end, RequestOutcome::Completed(_))).count()
         };
         assert!(clients.iter().map(completed).sum::<usize>() > 1_000);
         clients.iter().for_each(|client| pair.close(*client));
-        pair.is_settled();
+        pair.assert_settled();
         let counts = pair.counts();
         assert_eq!(counts.without_credit, 0, "{counts:?}");
     }
 }
 
 /// A client that sends as if it had a window of `outstanding`, and comes back each time that it is sent away.
-struct Cheater {
+struct AbusiveClient {
     client: ClientId,
     outstanding: u64,
     calls: u64,
 }
 
-impl Cheater {
+impl AbusiveClient {
     fn new(pair: &mut Pair, outstanding: u64) -> Self {
         let client = pair.connect_raw();
-        pair.say(client, &register());
-        Cheater { client, outstanding, calls: 0 }
+        pair.send_frame(client, &register());
+        AbusiveClient { client, outstanding, calls: 0 }
     }
 
     /// Says what it can by now. What it was told last, once it has been sent away.
-    fn turn(&mut self, pair: &mut Pair) -> Option<String> {
+    fn step(&mut self, pair: &mut Pair) -> Option<String> {
         while self.calls < pair.answers(self.client) + self.outstanding {
             self.calls += 1;
-            pair.say(self.client, &call(self.calls, b""));
+            pair.send_frame(self.client, &call(self.calls, b""));
         }
-        if !pair.is_over(self.client) {
+        if !pair.is_eof(self.client) {
             return None;
         }
-        let heard = std::iter::from_fn(|| pair.heard(self.client)).last();
+        let heard = std::iter::from_fn(|| pair.try_receive(self.client)).last();
         pair.close(self.client);
         heard
     }
@@ -80,39 +84,39 @@ impl Cheater {
 
 #[test]
 fn a_cheater_is_refused_then_slowed_then_sent_away() {
-    let config = PairConfig { wire: choppy(), ..PairConfig::default() };
+    let config = PairConfig { wire: fragmenting_wire(), ..PairConfig::default() };
     let mut pair = pair("breakwater", config, echo(Nanos::from_micros(10)));
-    let mut cheater = Cheater::new(&mut pair, 100);
+    let mut cheater = AbusiveClient::new(&mut pair, 100);
     let last = loop {
         assert!(pair.now() < Time(30_000_000_000), "never sent away");
-        if let Some(last) = cheater.turn(&mut pair) {
+        if let Some(last) = cheater.step(&mut pair) {
             break last;
         }
         pair.run_for(Nanos::from_micros(50));
     };
     assert!(last.starts_with("Error") && last.contains("Unexpected") && last.contains("without credit"), "{last}");
-    pair.is_settled();
+    pair.assert_settled();
     let counts = pair.counts();
-    assert!(counts.without_credit > 0 && counts.without_credit <= counts.dropped, "{counts:?}");
+    assert!(counts.without_credit > 0 && counts.without_credit <= counts.rejected, "{counts:?}");
     // What it had no credit for did not get as far as the controller, and at most one window of the rest at a time.
     assert!(counts.completed > 0, "{counts:?}");
-    pair.is_well();
+    pair.assert_serving();
 }
 
 #[test]
 fn a_paused_client_is_not_read() {
     let mut pair = pair("breakwater", PairConfig::default(), echo(Nanos::from_micros(10)));
     let client = pair.connect_raw();
-    pair.say(client, &register());
-    let burst: Vec<u8> = (1..=2_000).flat_map(|request| bytes(&call(request, b""))).collect();
-    pair.say_bytes(client, &burst);
-    pair.eventually("its first pause", |pair| pair.counts().without_credit >= 65);
+    pair.send_frame(client, &register());
+    let burst: Vec<u8> = (1..=2_000).flat_map(|request| encode(&call(request, b""))).collect();
+    pair.send_bytes(client, &burst);
+    pair.wait_until("its first pause", |pair| pair.counts().without_credit >= 65);
     // Its pause began inside what had been read already, and the rest of that waits too. Each pause lets one call
     // through and becomes longer, so that of two thousand nearly none is ever looked at.
-    let heard: Vec<String> = std::iter::from_fn(|| pair.hear(client)).collect();
+    let heard: Vec<String> = std::iter::from_fn(|| pair.receive(client)).collect();
     assert!(heard.last().unwrap().starts_with("Error"), "{:?}", heard.last());
     pair.close(client);
-    pair.is_settled();
+    pair.assert_settled();
     assert!(pair.counts().received < 200, "{:?}", pair.counts());
 }
 
@@ -121,22 +125,22 @@ const RTT: Nanos = Nanos::from_millis(1);
 const SLO: Nanos = Nanos::from_millis(20);
 
 /// A client that asks one thing at a time and thinks in between.
-struct Thinker {
+struct ThinkTimeClient {
     client: ClientId,
     asked: u64,
     until: Time,
 }
 
-impl Thinker {
-    fn turn(&mut self, pair: &mut Pair) -> u64 {
-        let heard: Vec<String> = std::iter::from_fn(|| pair.heard(self.client)).collect();
+impl ThinkTimeClient {
+    fn step(&mut self, pair: &mut Pair) -> u64 {
+        let heard: Vec<String> = std::iter::from_fn(|| pair.try_receive(self.client)).collect();
         let answered = heard.iter().any(|frame| frame.starts_with("Response") || frame.starts_with("Drop"));
         if answered {
             self.until = pair.now() + Nanos::from_millis(6);
         }
         if pair.answers(self.client) == self.asked && self.until <= pair.now() && pair.window(self.client) != Some(0) {
             self.asked += 1;
-            pair.say(self.client, &call(self.asked, b""));
+            pair.send_frame(self.client, &call(self.asked, b""));
         }
         heard.iter().filter(|frame| frame.starts_with("Response")).count() as u64
     }
@@ -144,17 +148,17 @@ impl Thinker {
 
 /// Answers that four thinkers get within half a second, with or without a cheater.
 fn goodput(pair: &mut Pair, with_cheater: bool) -> u64 {
-    let mut thinkers: Vec<Thinker> =
-        (0..4).map(|_| Thinker { client: pair.registered(), asked: 0, until: pair.now() }).collect();
-    let mut cheater = with_cheater.then(|| Cheater::new(pair, 200));
+    let mut thinkers: Vec<ThinkTimeClient> =
+        (0..4).map(|_| ThinkTimeClient { client: pair.connect_registered(), asked: 0, until: pair.now() }).collect();
+    let mut cheater = with_cheater.then(|| AbusiveClient::new(pair, 200));
     let end = pair.now() + Nanos::from_millis(500);
     let mut good = 0;
     while pair.now() < end {
-        good += thinkers.iter_mut().map(|thinker| thinker.turn(pair)).sum::<u64>();
+        good += thinkers.iter_mut().map(|thinker| thinker.step(pair)).sum::<u64>();
         if let Some(one) = &mut cheater
-            && one.turn(pair).is_some()
+            && one.step(pair).is_some()
         {
-            cheater = Some(Cheater::new(pair, 200));
+            cheater = Some(AbusiveClient::new(pair, 200));
         }
         pair.run_for(Nanos::from_micros(100));
     }
@@ -162,7 +166,7 @@ fn goodput(pair: &mut Pair, with_cheater: bool) -> u64 {
     if let Some(one) = cheater {
         pair.close(one.client);
     }
-    pair.is_lawful();
+    pair.assert_no_violation();
     good
 }
 
@@ -173,13 +177,13 @@ fn a_cheater_costs_honest_clients_nothing() {
     let environment = Environment::new(1, RTT, SLO);
     let mut pair = pair_with("breakwater", &[], environment, PairConfig::default(), echo(Nanos::from_millis(1)));
     let alone = goodput(&mut pair, false);
-    pair.is_settled();
+    pair.assert_settled();
     let before = pair.counts();
     let beside = goodput(&mut pair, true);
     assert!(pair.counts().without_credit - before.without_credit > 50, "{:?}", pair.counts());
     assert!(alone > 50, "{alone}");
     assert!(beside as f64 >= 0.8 * alone as f64, "{beside} answers beside a cheater, {alone} without");
-    pair.is_settled();
+    pair.assert_settled();
 }
 
 #[test]
@@ -189,20 +193,20 @@ fn without_credits_the_bound_on_unanswered_calls_remains() {
         let takes = if std::mem::take(&mut first) { Nanos::from_millis(200) } else { Nanos(100) };
         Work::Result(takes, Vec::new())
     };
-    let mut pair = pair_with("none", &[], calm(), PairConfig::default(), Box::new(handler));
+    let mut pair = pair_with("none", &[], relaxed_slo(), PairConfig::default(), Box::new(handler));
     let client = pair.connect_raw();
     // One read brings more than a connection may have unanswered: a long call makes the server's buffer grow first.
-    pair.say(client, &register());
-    let mut burst = bytes(&call(1, &[0; 200_000]));
-    burst.extend((2..=2_000).flat_map(|request| bytes(&call(request, b""))));
-    pair.say_bytes(client, &burst);
+    pair.send_frame(client, &register());
+    let mut burst = encode(&call(1, &[0; 200_000]));
+    burst.extend((2..=2_000).flat_map(|request| encode(&call(request, b""))));
+    pair.send_bytes(client, &burst);
     pair.run_for(Nanos::from_millis(100));
     assert_eq!(pair.counts().received, 256, "{:?}", pair.counts());
-    assert!(pair.hear(client).unwrap().starts_with("Welcome"));
+    assert!(pair.receive(client).unwrap().starts_with("Welcome"));
     for _ in 0..2_000 {
-        assert!(pair.hear(client).unwrap().starts_with("Response"));
+        assert!(pair.receive(client).unwrap().starts_with("Response"));
     }
     pair.close(client);
-    pair.is_settled();
+    pair.assert_settled();
     assert_eq!(pair.counts().without_credit, 0);
 }

@@ -2,14 +2,14 @@
 //! credit comes back, and every request has one end. Elsewhere: a client that ignores its window (`enforcement`),
 //! random damage (`fuzz`), all of it together (`swarm`), and faults that only sockets bring (server/rpc/tests).
 
-use crate::support::{Waits, bytes, call, choppy, pair, register, start};
+use crate::support::{PairExt, call, encode, fragmenting_wire, pair, register, start};
 use leeward_core::units::Nanos;
-use leeward_pair::{Cut, Ended, Pair, PairConfig, Reading, WireModel, Work, echo};
+use leeward_pair::{Cut, Pair, PairConfig, ReadMode, RequestOutcome, WireModel, Work, echo};
 use leeward_wire::{ErrorCode, Frame, Ping, Timestamp};
 
 /// A server that takes a while, so that a client can be gone before its answer.
 fn slow(controller: &str) -> Pair {
-    let config = PairConfig { wire: choppy(), ..PairConfig::default() };
+    let config = PairConfig { wire: fragmenting_wire(), ..PairConfig::default() };
     pair(controller, config, Box::new(|_, _| Work::Result(Nanos::from_millis(50), vec![1])))
 }
 
@@ -28,15 +28,15 @@ fn a_client_that_is_cut_off_mid_request() {
     for cut in [Cut::Reset, Cut::ClientHalf] {
         let mut pair = slow("breakwater");
         for round in 1..=10 {
-            let client = pair.registered();
-            pair.say(client, &call(1, b""));
-            pair.eventually("it is received", |pair| pair.counts().received == round);
+            let client = pair.connect_registered();
+            pair.send_frame(client, &call(1, b""));
+            pair.wait_until("it is received", |pair| pair.counts().received == round);
             pair.cut(client, cut);
         }
-        pair.is_settled();
+        pair.assert_settled();
         assert_eq!(pair.counts().abandoned, 10, "{cut:?}");
-        pair.is_well();
-        pair.is_settled();
+        pair.assert_serving();
+        pair.assert_settled();
     }
 }
 
@@ -44,44 +44,44 @@ fn a_client_that_is_cut_off_mid_request() {
 fn a_client_that_is_cut_off_before_its_request_has_come() {
     let mut pair = slow("breakwater");
     for cut in [Cut::Reset, Cut::ClientHalf, Cut::ServerHalf].into_iter().cycle().take(30) {
-        let client = pair.registered();
-        pair.say(client, &call(1, b""));
-        let moment = pair.chance().below(60_000);
+        let client = pair.connect_registered();
+        pair.send_frame(client, &call(1, b""));
+        let moment = pair.rng().below(60_000);
         pair.run_for(Nanos(moment));
         pair.cut(client, cut);
         pair.close(client);
     }
-    pair.is_settled();
-    pair.is_well();
-    pair.is_settled();
+    pair.assert_settled();
+    pair.assert_serving();
+    pair.assert_settled();
 }
 
 #[test]
 fn a_client_that_ends_together_with_half_a_frame() {
     // While the only worker is busy, the last bytes and the end arrive.
     let mut pair = slow("breakwater");
-    let busy = pair.registered();
+    let busy = pair.connect_registered();
     for round in 1..=3 {
-        let client = pair.registered();
-        pair.say(busy, &call(round, b""));
-        pair.eventually("it is received", |pair| pair.counts().received == round);
+        let client = pair.connect_registered();
+        pair.send_frame(busy, &call(round, b""));
+        pair.wait_until("it is received", |pair| pair.counts().received == round);
         // Nothing that would be answered: an answer to a peer that has gone would be news of its own.
-        pair.say_bytes(client, &bytes(&call(1, b"half"))[..30]);
+        pair.send_bytes(client, &encode(&call(1, b"half"))[..30]);
         pair.close(client);
-        assert!(pair.answer(busy).unwrap().starts_with("Response"));
+        assert!(pair.receive_answer(busy).unwrap().starts_with("Response"));
     }
     pair.close(busy);
-    pair.is_settled();
-    pair.is_well();
+    pair.assert_settled();
+    pair.assert_serving();
 }
 
 #[test]
 fn a_client_that_deregisters_and_closes_its_half_gets_what_it_is_owed() {
     let mut pair = slow("breakwater");
-    let heard = pair.said(&[bytes(&register()), bytes(&call(1, b"")), bytes(&Frame::Deregister)].concat());
+    let heard = pair.exchange(&[encode(&register()), encode(&call(1, b"")), encode(&Frame::Deregister)].concat());
     assert!(heard[0].starts_with("Welcome") && heard[1].starts_with("Response"), "{heard:?}");
     assert_eq!(heard.len(), 2);
-    pair.is_settled();
+    pair.assert_settled();
     let counts = pair.counts();
     assert_eq!((counts.completed, counts.abandoned), (1, 0), "{counts:?}");
 }
@@ -89,106 +89,106 @@ fn a_client_that_deregisters_and_closes_its_half_gets_what_it_is_owed() {
 #[test]
 fn a_call_after_a_farewell_is_an_offence() {
     let mut pair = slow("breakwater");
-    let all = [bytes(&register()), bytes(&Frame::Deregister), bytes(&call(1, b""))].concat();
-    ends_with(&pair.said(&all), ErrorCode::Unexpected);
-    pair.is_settled();
+    let all = [encode(&register()), encode(&Frame::Deregister), encode(&call(1, b""))].concat();
+    ends_with(&pair.exchange(&all), ErrorCode::Unexpected);
+    pair.assert_settled();
     assert_eq!(pair.counts().received, 0);
 }
 
 #[test]
 fn a_second_registration_and_a_call_before_the_first_are_offences() {
     let mut pair = start("breakwater");
-    for saying in [bytes(&register()).repeat(2), bytes(&call(1, b"")), bytes(&ping()), bytes(&Frame::Deregister)] {
-        ends_with(&pair.said(&saying), ErrorCode::Unexpected);
+    for saying in [encode(&register()).repeat(2), encode(&call(1, b"")), encode(&ping()), encode(&Frame::Deregister)] {
+        ends_with(&pair.exchange(&saying), ErrorCode::Unexpected);
     }
-    pair.is_settled();
+    pair.assert_settled();
     assert_eq!(pair.counts().received, 0);
 }
 
 #[test]
 fn a_peer_that_has_gone_silently() {
-    let config = PairConfig { silence: Nanos::from_secs(1), wire: choppy(), ..PairConfig::default() };
+    let config = PairConfig { idle_timeout: Nanos::from_secs(1), wire: fragmenting_wire(), ..PairConfig::default() };
     let mut pair = pair("breakwater", config, echo(Nanos(1_000)));
-    let silent = pair.registered();
+    let silent = pair.connect_registered();
     let _unregistered = pair.connect_raw();
-    let chatty = pair.registered();
-    let half_open = pair.registered();
-    assert!(pair.ask(silent, 1, b"x").starts_with("Response"));
+    let chatty = pair.connect_registered();
+    let half_open = pair.connect_registered();
+    assert!(pair.call_with_credit(silent, 1, b"x").starts_with("Response"));
     assert!(pair.gauges().credits_issued.unwrap() > 0);
     pair.cut(half_open, Cut::Silence);
     // A sign of life is enough to stay.
     for _ in 0..200 {
-        pair.say(chatty, &ping());
+        pair.send_frame(chatty, &ping());
         pair.run_for(Nanos::from_millis(20));
     }
     assert_eq!(pair.counts().connections, 1);
-    let heard: Vec<String> = std::iter::from_fn(|| pair.hear(silent)).collect();
+    let heard: Vec<String> = std::iter::from_fn(|| pair.receive(silent)).collect();
     ends_with(&heard, ErrorCode::Timeout);
-    assert!(pair.ask(chatty, 1, b"x").starts_with("Response"));
+    assert!(pair.call_with_credit(chatty, 1, b"x").starts_with("Response"));
     pair.close(chatty);
-    pair.is_settled();
+    pair.assert_settled();
 }
 
 #[test]
 fn senders_of_single_bytes_among_others() {
     let mut pair = start("breakwater");
     let senders: Vec<_> = (0..3).map(|_| pair.connect_raw()).collect();
-    let other = pair.registered();
-    let all = [bytes(&register()), bytes(&call(1, b"slow")), bytes(&Frame::Deregister)].concat();
+    let other = pair.connect_registered();
+    let all = [encode(&register()), encode(&call(1, b"slow")), encode(&Frame::Deregister)].concat();
     let mut request = 0;
     for byte in all {
         for sender in &senders {
-            pair.say_bytes(*sender, &[byte]);
+            pair.send_bytes(*sender, &[byte]);
         }
         request += 1;
-        assert!(pair.ask(other, request, b"x").starts_with("Response"));
+        assert!(pair.call_with_credit(other, request, b"x").starts_with("Response"));
     }
     for sender in senders {
-        assert!(pair.hear(sender).unwrap().starts_with("Welcome"));
-        assert!(pair.answer(sender).unwrap().starts_with("Response"));
-        assert_eq!(pair.answer(sender), None);
+        assert!(pair.receive(sender).unwrap().starts_with("Welcome"));
+        assert!(pair.receive_answer(sender).unwrap().starts_with("Response"));
+        assert_eq!(pair.receive_answer(sender), None);
     }
     pair.close(other);
-    pair.is_settled();
+    pair.assert_settled();
 }
 
 #[test]
 fn a_client_that_never_reads_is_not_read_without_end_and_then_closed() {
-    let wire = WireModel { room: 64 * 1024, ..choppy() };
-    let config = PairConfig { stuck: Nanos::from_millis(300), wire, ..PairConfig::default() };
+    let wire = WireModel { buffer_max: 64 * 1024, ..fragmenting_wire() };
+    let config = PairConfig { write_timeout: Nanos::from_millis(300), wire, ..PairConfig::default() };
     let mut pair = pair("none", config, Box::new(|_, _| Work::Result(Nanos(1_000), vec![1; 50_000])));
     let deaf = pair.connect_raw();
-    pair.reads(deaf, Reading::Never);
-    pair.say(deaf, &register());
+    pair.set_read_mode(deaf, ReadMode::Paused);
+    pair.send_frame(deaf, &register());
     for request in 1..=20_000 {
-        pair.say(deaf, &call(request, b""));
+        pair.send_frame(deaf, &call(request, b""));
         if request % 200 == 0 {
-            pair.is_well();
+            pair.assert_serving();
         }
     }
-    pair.eventually("it is closed", |pair| pair.counts().connections == 0);
+    pair.wait_until("it is closed", |pair| pair.counts().connections == 0);
     // 1 MiB may wait at the server, 64 KiB on the wire, and what is unanswered comes on top.
     let counts = pair.counts();
     assert!(counts.received < 500, "{counts:?}");
-    pair.is_settled();
+    pair.assert_settled();
 }
 
 #[test]
 fn a_client_that_reads_slowly_gets_everything() {
-    let wire = WireModel { room: 8 * 1024, ..choppy() };
+    let wire = WireModel { buffer_max: 8 * 1024, ..fragmenting_wire() };
     let config = PairConfig { wire, unsent_max: 64 * 1024, ..PairConfig::default() };
     let mut pair = pair("breakwater", config, Box::new(|_, _| Work::Result(Nanos(1_000), vec![1; 20_000])));
     let slow = pair.connect();
-    pair.reads(slow, Reading::Slow(1_000, Nanos::from_micros(200)));
+    pair.set_read_mode(slow, ReadMode::Slow(1_000, Nanos::from_micros(200)));
     for _ in 0..40 {
         pair.submit(slow, b"x");
         pair.run_for(Nanos::from_millis(5));
         assert!(pair.unanswered(slow) <= 256);
     }
-    pair.eventually("all is read", |pair| pair.open_requests(slow) == 0);
-    assert!(pair.ends(slow).iter().flatten().any(|end| matches!(end, Ended::Completed(_))));
+    pair.wait_until("all is read", |pair| pair.open_requests(slow) == 0);
+    assert!(pair.outcomes(slow).iter().flatten().any(|end| matches!(end, RequestOutcome::Completed(_))));
     pair.deregister(slow);
-    pair.is_settled();
+    pair.assert_settled();
 }
 
 #[test]
@@ -197,73 +197,74 @@ fn garbage() {
     for round in 0..200 {
         let mut garbage: Vec<u8> = Vec::new();
         for _ in 0..round % 40 + 1 {
-            garbage.extend(pair.chance().bits().to_le_bytes());
+            garbage.extend(pair.rng().bits().to_le_bytes());
         }
         if round % 2 == 0 {
-            garbage = [bytes(&register()), garbage].concat();
+            garbage = [encode(&register()), garbage].concat();
         }
         let client = pair.connect_raw();
-        pair.say_bytes(client, &garbage);
+        pair.send_bytes(client, &garbage);
         pair.close(client);
         // Whatever it says, it ends.
-        while pair.hear(client).is_some() {}
+        while pair.receive(client).is_some() {}
     }
-    pair.is_settled();
-    pair.is_well();
+    pair.assert_settled();
+    pair.assert_serving();
 }
 
 #[test]
 fn another_protocol() {
     let mut pair = start("none");
-    ends_with(&pair.said(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n"), ErrorCode::Malformed);
-    pair.is_settled();
+    ends_with(&pair.exchange(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n"), ErrorCode::Malformed);
+    pair.assert_settled();
 }
 
 #[test]
 fn a_wrong_version() {
     let mut pair = start("none");
-    let mut version = bytes(&register());
+    let mut version = encode(&register());
     version[2] = 9;
-    ends_with(&pair.said(&version), ErrorCode::Version);
-    pair.is_settled();
+    ends_with(&pair.exchange(&version), ErrorCode::Version);
+    pair.assert_settled();
 }
 
 #[test]
 fn an_oversized_length() {
     let mut pair = start("none");
     for length in [(1 << 20) + 1, 1 << 30, u32::MAX] {
-        let mut oversized = bytes(&call(1, b""));
+        let mut oversized = encode(&call(1, b""));
         oversized[4..8].copy_from_slice(&length.to_le_bytes());
-        ends_with(&pair.said(&[bytes(&register()), oversized].concat()), ErrorCode::TooLarge);
+        ends_with(&pair.exchange(&[encode(&register()), oversized].concat()), ErrorCode::TooLarge);
     }
-    pair.is_settled();
+    pair.assert_settled();
 }
 
 #[test]
 fn a_request_id_in_use() {
     let mut pair = slow("none");
-    let twice = [bytes(&register()), bytes(&call(1, b"a")), bytes(&call(1, b"a"))].concat();
-    let heard = pair.said(&twice);
+    let twice = [encode(&register()), encode(&call(1, b"a")), encode(&call(1, b"a"))].concat();
+    let heard = pair.exchange(&twice);
     ends_with(&heard, ErrorCode::DuplicateRequest);
     // The error is the last frame, so the first call's answer is not sent after it.
     assert!(!heard.iter().any(|frame| frame.starts_with("Response")), "{heard:?}");
-    pair.is_settled();
+    pair.assert_settled();
     assert_eq!(pair.counts().abandoned, 1);
 }
 
 #[test]
 fn a_stop_while_clients_do_not_stop() {
     for controller in ["none", "breakwater", "dagor", "seda"] {
-        let config = PairConfig { wire: choppy(), drain: Nanos::from_millis(50), ..PairConfig::default() };
+        let config =
+            PairConfig { wire: fragmenting_wire(), drain_timeout: Nanos::from_millis(50), ..PairConfig::default() };
         let mut pair = pair(controller, config, echo(Nanos::from_millis(1)));
-        let cheats: Vec<_> = (0..3).map(|_| pair.registered()).collect();
+        let cheats: Vec<_> = (0..3).map(|_| pair.connect_registered()).collect();
         let honest: Vec<_> = (0..3).map(|_| pair.connect()).collect();
-        let pings = bytes(&ping()).repeat(10);
+        let pings = encode(&ping()).repeat(10);
         let mut request = 0;
         let mut talk = |pair: &mut Pair| {
             request += 1;
             for cheat in &cheats {
-                pair.say_bytes(*cheat, &[pings.clone(), bytes(&call(request, b""))].concat());
+                pair.send_bytes(*cheat, &[pings.clone(), encode(&call(request, b""))].concat());
             }
             for client in &honest {
                 pair.submit(*client, b"x");
@@ -281,12 +282,16 @@ fn a_stop_while_clients_do_not_stop() {
         let late = pair.connect();
         let refused = pair.submit(late, b"x");
         pair.run_for(Nanos::from_millis(10));
-        assert!(matches!(pair.ended(late, refused), Some(Ended::Disconnected(_))), "{:?}", pair.ended(late, refused));
+        assert!(
+            matches!(pair.outcome(late, refused), Some(RequestOutcome::Disconnected(_))),
+            "{:?}",
+            pair.outcome(late, refused)
+        );
         assert!(pair.error(late).unwrap().to_string().contains("ShuttingDown"), "{:?}", pair.error(late));
         for cheat in cheats {
             pair.close(cheat);
         }
-        pair.is_settled();
+        pair.assert_settled();
     }
 }
 
@@ -296,32 +301,36 @@ fn calls_that_come_while_the_server_stops_are_dropped_and_say_why() {
     let (owed, late) = (pair.connect(), pair.connect());
     let first = pair.submit(owed, b"x");
     pair.submit(late, b"x");
-    pair.eventually("both are received", |pair| pair.counts().received == 2);
+    pair.wait_until("both are received", |pair| pair.counts().received == 2);
     pair.stop();
     let second = pair.submit(owed, b"y");
-    pair.eventually("it has stopped", Pair::has_stopped);
+    pair.wait_until("it has stopped", Pair::has_stopped);
     pair.run_for(Nanos::from_millis(10));
-    assert_eq!(pair.ended(owed, first), Some(&Ended::Completed(vec![1])));
+    assert_eq!(pair.outcome(owed, first), Some(&RequestOutcome::Completed(vec![1])));
     // It may have been told so before it could send it.
-    assert!(!matches!(pair.ended(owed, second), None | Some(Ended::Completed(_))), "{:?}", pair.ended(owed, second));
-    pair.is_settled();
+    assert!(
+        !matches!(pair.outcome(owed, second), None | Some(RequestOutcome::Completed(_))),
+        "{:?}",
+        pair.outcome(owed, second)
+    );
+    pair.assert_settled();
 }
 
 #[test]
 fn a_client_that_always_has_more_to_say_keeps_nobody_from_being_heard() {
     let mut pair = start("breakwater");
-    let flooder = pair.registered();
+    let flooder = pair.connect_registered();
     // A large call first: afterwards as much is read at once.
-    assert!(pair.ask(flooder, 1, &vec![0; 1 << 20]).starts_with("Response"));
-    let pings = bytes(&ping()).repeat(200);
-    let other = pair.registered();
+    assert!(pair.call_with_credit(flooder, 1, &vec![0; 1 << 20]).starts_with("Response"));
+    let pings = encode(&ping()).repeat(200);
+    let other = pair.connect_registered();
     for request in 1..=300 {
-        pair.say_bytes(flooder, &pings);
-        assert!(pair.ask(other, request, b"x").starts_with("Response"));
+        pair.send_bytes(flooder, &pings);
+        assert!(pair.call_with_credit(other, request, b"x").starts_with("Response"));
     }
     pair.close(flooder);
     pair.close(other);
-    pair.is_settled();
+    pair.assert_settled();
 }
 
 #[test]
@@ -329,57 +338,57 @@ fn an_error_is_heard_by_a_client_that_goes_on_talking() {
     let mut pair = start("none");
     for _ in 0..20 {
         let client = pair.connect_raw();
-        let mut saying = [bytes(&register()), b"this is no frame".to_vec()].concat();
+        let mut saying = [encode(&register()), b"this is no frame".to_vec()].concat();
         saying.resize(200_000, 7);
-        pair.say_bytes(client, &saying);
-        assert!(pair.hear(client).unwrap().starts_with("Welcome"));
-        assert!(pair.hear(client).unwrap().contains("Malformed"));
+        pair.send_bytes(client, &saying);
+        assert!(pair.receive(client).unwrap().starts_with("Welcome"));
+        assert!(pair.receive(client).unwrap().contains("Malformed"));
         // The server's half is closed, and what it is told is thrown away.
-        pair.say_bytes(client, &saying);
-        assert_eq!(pair.hear(client), None);
+        pair.send_bytes(client, &saying);
+        assert_eq!(pair.receive(client), None);
     }
-    pair.is_settled();
+    pair.assert_settled();
 }
 
 #[test]
 fn clients_that_do_not_end_after_an_error_are_ended() {
     let mut pair = start("breakwater");
-    let clients: Vec<_> = (0..300).map(|_| pair.registered()).collect();
+    let clients: Vec<_> = (0..300).map(|_| pair.connect_registered()).collect();
     for client in &clients {
-        pair.say(*client, &register());
+        pair.send_frame(*client, &register());
     }
     for client in &clients {
-        assert!(pair.answer(*client).unwrap().contains("Unexpected"));
+        assert!(pair.receive_answer(*client).unwrap().contains("Unexpected"));
     }
-    pair.is_settled();
+    pair.assert_settled();
 }
 
 #[test]
 fn a_frame_that_takes_too_long() {
-    let config = PairConfig { part: Nanos::from_millis(300), ..PairConfig::default() };
+    let config = PairConfig { frame_timeout: Nanos::from_millis(300), ..PairConfig::default() };
     let mut pair = pair("breakwater", config, echo(Nanos(1_000)));
-    let slow = pair.registered();
+    let slow = pair.connect_registered();
     // Never silent, and never done.
-    for byte in bytes(&call(1, &[7; 100])) {
-        pair.say_bytes(slow, &[byte]);
+    for byte in encode(&call(1, &[7; 100])) {
+        pair.send_bytes(slow, &[byte]);
         pair.run_for(Nanos::from_millis(10));
     }
-    let heard: Vec<String> = std::iter::from_fn(|| pair.hear(slow)).collect();
+    let heard: Vec<String> = std::iter::from_fn(|| pair.receive(slow)).collect();
     ends_with(&heard, ErrorCode::Timeout);
-    pair.is_settled();
+    pair.assert_settled();
 }
 
 #[test]
 fn a_client_that_resets_its_connection_while_it_is_not_read() {
     // Nothing is ever answered, so the connection is not read any more, and its end not either.
-    let mut pair = pair("none", PairConfig::default(), Box::new(|_, _| Work::Never));
-    let client = pair.registered();
+    let mut pair = pair("none", PairConfig::default(), Box::new(|_, _| Work::Hang));
+    let client = pair.connect_registered();
     for request in 1..=300 {
-        pair.say(client, &call(request, b""));
+        pair.send_frame(client, &call(request, b""));
     }
-    pair.eventually("as many as may be unanswered have come", |pair| pair.counts().received == 256);
+    pair.wait_until("as many as may be unanswered have come", |pair| pair.counts().received == 256);
     pair.cut(client, Cut::Reset);
-    pair.is_settled();
+    pair.assert_settled();
     assert_eq!(pair.counts().abandoned, 256);
 }
 
@@ -387,11 +396,11 @@ fn a_client_that_resets_its_connection_while_it_is_not_read() {
 fn more_connections_than_the_server_takes() {
     let config = PairConfig { connections_max: 2, ..PairConfig::default() };
     let mut pair = pair("breakwater", config, echo(Nanos(1_000)));
-    let (first, second) = (pair.registered(), pair.registered());
-    ends_with(&pair.said(&bytes(&register())), ErrorCode::ConnectionLimit);
+    let (first, second) = (pair.connect_registered(), pair.connect_registered());
+    ends_with(&pair.exchange(&encode(&register())), ErrorCode::ConnectionLimit);
     pair.close(first);
-    pair.eventually("one has gone", |pair| pair.counts().connections == 1);
-    pair.is_well();
+    pair.wait_until("one has gone", |pair| pair.counts().connections == 1);
+    pair.assert_serving();
     pair.close(second);
-    pair.is_settled();
+    pair.assert_settled();
 }

@@ -1,8 +1,8 @@
 //! Mutational fuzzing of both ends: what our client makes of anything that a server may say, and a server of anything that
 //! a client may say. The mutants are those of the wire format's tests, and its corpus is theirs.
 
-use crate::mutants::{hunt, pieces};
-use crate::support::{Waits, bytes_in, choppy, pair};
+use crate::mutants::{fuzz_corpus, pieces};
+use crate::support::{PairExt, encode_version, fragmenting_wire, pair};
 use leeward_core::registry::Environment;
 use leeward_core::server::Feedback;
 use leeward_core::units::{Credits, Nanos, Priority, Time};
@@ -16,7 +16,7 @@ use std::cell::RefCell;
 fn welcome(registered: Timestamp, version: Version) -> Vec<u8> {
     let feedback = Feedback { window: Credits(1), credit: CreditId(0x29), ..Feedback::NONE };
     let (payload_max, regime) = (PayloadLimit::DEFAULT, Regime::Credits);
-    bytes_in(version, &Frame::Welcome(Welcome { timestamp: registered, feedback, payload_max, regime }))
+    encode_version(version, &Frame::Welcome(Welcome { timestamp: registered, feedback, payload_max, regime }))
 }
 
 /// Each request has one end, whatever the server says, and what the client holds is bounded.
@@ -56,12 +56,12 @@ fn client(random: &mut Random, bytes: &[u8]) {
         }
         spare[..count].copy_from_slice(&rest[..count]);
         rest = &rest[count..];
-        let _ = connection.received(now, count, &mut |event| ends[*event.token()] += 1);
+        let _ = connection.on_received(now, count, &mut |event| ends[*event.token()] += 1);
         submit(&mut connection, &mut ends);
         assert!(connection.output(now).len() < 512 * 1024);
     }
     while submitted_less_than(&ends, submitted) && connection.phase() != Phase::Closed {
-        let _ = connection.ended(now, &mut |event| ends[*event.token()] += 1);
+        let _ = connection.on_eof(now, &mut |event| ends[*event.token()] += 1);
     }
     assert!(ends[..submitted].iter().all(|end| *end == 1), "{ends:?}");
 }
@@ -72,7 +72,7 @@ fn submitted_less_than(ends: &[u32; 8], submitted: usize) -> bool {
 
 #[test]
 fn what_a_client_makes_of_it() {
-    hunt("client", "server", 10_000, client);
+    fuzz_corpus("client", "server", 10_000, client);
 }
 
 /// A server says only what the protocol allows (the books check), comes to an end with every such peer, and serves on.
@@ -80,7 +80,7 @@ fn server(pair: &mut Pair, random: &mut Random, mutant: &[u8]) {
     let client = pair.connect_raw();
     if random.below(4) > 0 {
         let register = Register { timestamp: Timestamp(1), demand: 3, payload_max: PayloadLimit::DEFAULT };
-        pair.say_bytes(client, &bytes_in(Version::ALL[random.below(2)], &Frame::Register(register)));
+        pair.send_bytes(client, &encode_version(Version::ALL[random.below(2)], &Frame::Register(register)));
     }
     let mut rest = mutant;
     for piece in pieces(random).iter().cycle() {
@@ -88,24 +88,24 @@ fn server(pair: &mut Pair, random: &mut Random, mutant: &[u8]) {
         if chunk.is_empty() {
             break;
         }
-        pair.say_bytes(client, chunk);
+        pair.send_bytes(client, chunk);
         pair.run_for(Nanos(random.below(20_000) as u64));
         rest = others;
     }
     pair.close(client);
-    while pair.hear(client).is_some() {}
+    while pair.receive(client).is_some() {}
 }
 
 #[test]
 fn what_a_server_makes_of_it() {
     for controller in ["breakwater", "none", "dagor"] {
-        let config = PairConfig { wire: choppy(), ..PairConfig::default() };
+        let config = PairConfig { wire: fragmenting_wire(), ..PairConfig::default() };
         let pair = RefCell::new(pair(controller, config, echo(Nanos::from_micros(10))));
-        hunt(&format!("server-{controller}"), "client", 1_500, |random, mutant| {
+        fuzz_corpus(&format!("server-{controller}"), "client", 1_500, |random, mutant| {
             server(&mut pair.borrow_mut(), random, mutant);
         });
         let mut pair = pair.into_inner();
-        pair.is_settled();
-        pair.is_well();
+        pair.assert_settled();
+        pair.assert_serving();
     }
 }

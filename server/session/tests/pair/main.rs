@@ -6,9 +6,10 @@ use leeward_pair::Faults;
 /// The network between the ends: streams. `tests/far` has the same tests over datagrams.
 const DATAGRAMS: Option<Faults> = None;
 
-mod books;
 mod cancel;
 mod client;
+mod conservation;
+mod control_frames;
 mod crowd;
 mod enforcement;
 mod faults;
@@ -18,4 +19,3 @@ mod mutants;
 mod order;
 mod support;
 mod swarm;
-mod words;

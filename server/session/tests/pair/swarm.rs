@@ -5,12 +5,12 @@
 //! `LEEWARD_SWARM_SEED=7 cargo test -p leeward-session --test pair swarm` replays one of them.
 
 use crate::DATAGRAMS;
-use crate::support::{LONG, bytes, call, register};
+use crate::support::{TIMEOUT, call, encode, register};
 use leeward_core::params::Params;
 use leeward_core::registry::{Algorithm, Environment};
 use leeward_core::units::{Nanos, Priority};
-use leeward_host::Counts;
-use leeward_pair::{Chance, ClientId, Cut, End, Faults, Handler, Pair, PairConfig, Reading, WireModel, Work};
+use leeward_host::RequestCounts;
+use leeward_pair::{ClientId, Cut, Endpoint, Faults, Handler, Pair, PairConfig, ReadMode, Rng, WireModel, Work};
 use leeward_session::client::ConnectionConfig;
 use leeward_wire::{Budget, Demand, Frame, PayloadLimit, Ping, Pong, Timestamp, Version};
 
@@ -19,18 +19,18 @@ const SCENARIOS: u64 = 300;
 /// A scenario under way.
 struct Swarm {
     pair: Pair,
-    chance: Chance,
+    rng: Rng,
     honest: Vec<ClientId>,
     raw: Vec<ClientId>,
     /// Honest ones that have left, or are leaving.
-    leaving: Vec<ClientId>,
+    closing_clients: Vec<ClientId>,
     /// Clients that hear nothing, or not soon: only the test that drives them can know that they are done.
-    deaf: Vec<ClientId>,
-    words: String,
+    unreading_clients: Vec<ClientId>,
+    description: String,
 }
 
 fn handler(seed: u64, mean: u64) -> Handler {
-    let mut chance = Chance::new(seed);
+    let mut chance = Rng::new(seed);
     Box::new(move |payload, _| {
         let takes = Nanos(chance.below(2 * mean));
         match chance.below(40) {
@@ -38,7 +38,7 @@ fn handler(seed: u64, mean: u64) -> Handler {
             1 => Work::Congested(takes, "accounts".into()),
             2 => Work::Result(takes, vec![7; chance.below(20_000) as usize]),
             // Its calls are abandoned when its connection ends.
-            3 if chance.one_in(20) => Work::Never,
+            3 if chance.one_in(20) => Work::Hang,
             _ => Work::Result(takes, payload.to_vec()),
         }
     })
@@ -46,7 +46,7 @@ fn handler(seed: u64, mean: u64) -> Handler {
 
 impl Swarm {
     fn draw(seed: u64) -> Swarm {
-        let mut chance = Chance::new(seed);
+        let mut chance = Rng::new(seed);
         let registry = leeward_controllers::builtin();
         let algorithms: Vec<&Algorithm> = registry.algorithms().collect();
         let algorithm = algorithms[seed as usize % algorithms.len()];
@@ -59,7 +59,7 @@ impl Swarm {
             delay: rtt / 2,
             jitter: Nanos([0, rtt.0 / 10, rtt.0 * 2][chance.below(3) as usize]),
             chunk_max: [0, 1, 70, 3_000][chance.below(4) as usize],
-            room: [200, 5_000, 200_000][chance.below(3) as usize],
+            buffer_max: [200, 5_000, 200_000][chance.below(3) as usize],
         };
         let config = PairConfig {
             seed,
@@ -68,36 +68,44 @@ impl Swarm {
             workers: 1 + chance.below(4) as usize,
             unanswered_max: [1, 16, 256][chance.below(3) as usize],
             payload_max: PayloadLimit::new(8 * 1024),
-            newest: Version::NEWEST,
+            max_version: Version::NEWEST,
             unsent_max: [1_000, 1 << 20][chance.below(2) as usize],
             connections_max: if chance.one_in(5) { 10 } else { usize::MAX },
-            sweep: Nanos::from_millis(1),
-            silence: Nanos::from_millis(20),
-            part: Nanos::from_millis(20),
-            stuck: Nanos::from_millis(20),
+            scan_interval: Nanos::from_millis(1),
+            idle_timeout: Nanos::from_millis(20),
+            frame_timeout: Nanos::from_millis(20),
+            write_timeout: Nanos::from_millis(20),
             linger: Nanos::from_millis(5),
-            drain: Nanos::from_millis(10),
+            drain_timeout: Nanos::from_millis(10),
         };
         let words = format!("{} in {environment:?}, {config:?}, {mean} ns of work", algorithm.name);
         let work = handler(seed, mean);
         let pair = Pair::new(algorithm, &Params::default(), environment, config, work).unwrap();
-        Swarm { pair, chance, honest: Vec::new(), raw: Vec::new(), leaving: Vec::new(), deaf: Vec::new(), words }
+        Swarm {
+            pair,
+            rng: chance,
+            honest: Vec::new(),
+            raw: Vec::new(),
+            closing_clients: Vec::new(),
+            unreading_clients: Vec::new(),
+            description: words,
+        }
     }
 
     fn any(&mut self, of: fn(&Swarm) -> &Vec<ClientId>) -> Option<ClientId> {
         let count = of(self).len() as u64;
-        let at = self.chance.below(count) as usize;
+        let at = self.rng.below(count) as usize;
         of(self).get(at).copied()
     }
 
     /// Does one thing to the pair.
-    fn act(&mut self) {
-        match self.chance.below(100) {
+    fn step(&mut self) {
+        match self.rng.below(100) {
             0..8 => self.connect(),
             8..60 => self.submit(),
-            60..78 => self.cheat(),
+            60..78 => self.misbehave(),
             78..82 => self.leave(),
-            82..86 => self.read_otherwise(),
+            82..86 => self.change_read_mode(),
             86..90 => self.cut(),
             90..92 => self.damage(),
             _ => {
@@ -112,14 +120,14 @@ impl Swarm {
         if self.honest.len() + self.raw.len() > 25 {
             return;
         }
-        if self.chance.one_in(3) {
+        if self.rng.one_in(3) {
             let client = self.pair.connect_raw();
-            if !self.chance.one_in(4) {
-                self.pair.say(client, &register());
+            if !self.rng.one_in(4) {
+                self.pair.send_frame(client, &register());
             }
             self.raw.push(client);
         } else {
-            let output_max = [1, 1_000, 256 * 1024][self.chance.below(3) as usize];
+            let output_max = [1, 1_000, 256 * 1024][self.rng.below(3) as usize];
             let client = self.pair.connect_with(ConnectionConfig { output_max, ..ConnectionConfig::default() });
             self.honest.push(client);
         }
@@ -127,55 +135,55 @@ impl Swarm {
 
     fn submit(&mut self) {
         let Some(client) = self.any(|swarm| &swarm.honest) else { return };
-        for _ in 0..1 + self.chance.below(6) {
-            let length = [0, 5, 300, 9_000][self.chance.below(4) as usize];
-            let payload = vec![self.chance.bits() as u8; self.chance.below(length + 1) as usize];
-            let budget = match self.chance.below(3) {
-                0 => Budget::of(Nanos(self.chance.below(1_000_000))),
+        for _ in 0..1 + self.rng.below(6) {
+            let length = [0, 5, 300, 9_000][self.rng.below(4) as usize];
+            let payload = vec![self.rng.bits() as u8; self.rng.below(length + 1) as usize];
+            let budget = match self.rng.below(3) {
+                0 => Budget::of(Nanos(self.rng.below(1_000_000))),
                 _ => Budget::UNLIMITED,
             };
-            let priority = Priority::from_random(self.chance.bits());
+            let priority = Priority::from_random(self.rng.bits());
             let token = self.pair.submit_with(client, &payload, priority, budget);
-            if self.chance.one_in(10) {
+            if self.rng.one_in(10) {
                 self.pair.cancel(client, token);
             }
         }
     }
 
     /// A raw client says something, most of it against the rules.
-    fn cheat(&mut self) {
+    fn misbehave(&mut self) {
         let Some(client) = self.any(|swarm| &swarm.raw) else { return };
-        let number = 1 + self.chance.below(40);
-        let timestamp = Timestamp(self.chance.bits());
-        let saying = match self.chance.below(14) {
-            0 => bytes(&register()),
-            1 => bytes(&Frame::Deregister),
-            2 => bytes(&Frame::Demand(Demand { demand: self.chance.bits() as u32 })),
-            3 => bytes(&Frame::Ping(Ping { timestamp })).repeat(number as usize),
-            4 => bytes(&Frame::Pong(Pong { timestamp })),
+        let number = 1 + self.rng.below(40);
+        let timestamp = Timestamp(self.rng.bits());
+        let saying = match self.rng.below(14) {
+            0 => encode(&register()),
+            1 => encode(&Frame::Deregister),
+            2 => encode(&Frame::Demand(Demand { demand: self.rng.bits() as u32 })),
+            3 => encode(&Frame::Ping(Ping { timestamp })).repeat(number as usize),
+            4 => encode(&Frame::Pong(Pong { timestamp })),
             // Without credit, and each name twice.
-            5 => (1..=number).flat_map(|request| bytes(&call(request, b""))).collect(),
-            6 => bytes(&call(number, &vec![1; 20_000])),
-            7 => (0..number).map(|_| self.chance.bits() as u8).collect(),
-            8 => bytes(&call(number, b"cut"))[..self.chance.below(67) as usize].to_vec(),
+            5 => (1..=number).flat_map(|request| encode(&call(request, b""))).collect(),
+            6 => encode(&call(number, &vec![1; 20_000])),
+            7 => (0..number).map(|_| self.rng.bits() as u8).collect(),
+            8 => encode(&call(number, b"cut"))[..self.rng.below(67) as usize].to_vec(),
             9 => {
-                let mut damaged = bytes(&call(number, b"x"));
-                let at = self.chance.below(damaged.len() as u64) as usize;
-                damaged[at] ^= 1 << self.chance.below(8);
+                let mut damaged = encode(&call(number, b"x"));
+                let at = self.rng.below(damaged.len() as u64) as usize;
+                damaged[at] ^= 1 << self.rng.below(8);
                 damaged
             }
-            _ => bytes(&call(self.chance.bits() | 1, b"a call")),
+            _ => encode(&call(self.rng.bits() | 1, b"a call")),
         };
-        self.pair.say_bytes(client, &saying);
+        self.pair.send_bytes(client, &saying);
     }
 
     fn leave(&mut self) {
-        if self.chance.one_in(3) {
+        if self.rng.one_in(3) {
             let Some(client) = self.any(|swarm| &swarm.raw) else { return };
             self.pair.close(client);
             self.raw.retain(|raw| *raw != client);
         } else if let Some(client) = self.any(|swarm| &swarm.honest) {
-            if self.chance.one_in(2) {
+            if self.rng.one_in(2) {
                 self.pair.close(client);
             } else {
                 self.pair.deregister(client);
@@ -183,38 +191,38 @@ impl Swarm {
             // A request after that ends at once.
             self.pair.submit(client, b"late");
             self.honest.retain(|honest| *honest != client);
-            self.leaving.push(client);
+            self.closing_clients.push(client);
         }
     }
 
-    fn read_otherwise(&mut self) {
-        let reading = match self.chance.below(4) {
-            0 => Reading::Slow(1 + self.chance.below(300) as usize, Nanos(1 + self.chance.below(100_000))),
-            1 => Reading::Never,
-            _ => Reading::Eager,
+    fn change_read_mode(&mut self) {
+        let reading = match self.rng.below(4) {
+            0 => ReadMode::Slow(1 + self.rng.below(300) as usize, Nanos(1 + self.rng.below(100_000))),
+            1 => ReadMode::Paused,
+            _ => ReadMode::Eager,
         };
         let of: fn(&Swarm) -> &Vec<ClientId> =
-            if self.chance.one_in(2) { |swarm| &swarm.honest } else { |swarm| &swarm.raw };
+            if self.rng.one_in(2) { |swarm| &swarm.honest } else { |swarm| &swarm.raw };
         if let Some(client) = self.any(of) {
-            self.pair.reads(client, reading);
-            self.deaf.push(client);
+            self.pair.set_read_mode(client, reading);
+            self.unreading_clients.push(client);
         }
     }
 
     fn cut(&mut self) {
-        let cut = [Cut::ClientHalf, Cut::ServerHalf, Cut::Reset, Cut::Silence][self.chance.below(4) as usize];
+        let cut = [Cut::ClientHalf, Cut::ServerHalf, Cut::Reset, Cut::Silence][self.rng.below(4) as usize];
         if let Some(client) = self.any(|swarm| &swarm.honest) {
             self.pair.cut(client, cut);
             if cut == Cut::Silence {
-                self.deaf.push(client);
+                self.unreading_clients.push(client);
             }
         }
     }
 
     fn damage(&mut self) {
         let Some(client) = self.any(|swarm| &swarm.honest) else { return };
-        let to = if self.chance.one_in(2) { End::Server } else { End::Client };
-        let chance = &mut self.chance;
+        let to = if self.rng.one_in(2) { Endpoint::Server } else { Endpoint::Client };
+        let chance = &mut self.rng;
         self.pair.tamper(client, to, |chunks| {
             let count = chunks.len() as u64;
             if count == 0 {
@@ -231,39 +239,40 @@ impl Swarm {
     }
 
     /// The whole scenario.
-    fn run(mut self) -> Result<(u64, Counts), String> {
-        let acts = 200 + self.chance.below(300);
-        let stop_at = self.chance.below(4 * acts);
+    fn run(mut self) -> Result<(u64, RequestCounts), String> {
+        let acts = 200 + self.rng.below(300);
+        let stop_at = self.rng.below(4 * acts);
         for act in 0..acts {
             if act == stop_at {
                 self.pair.stop();
             }
-            self.act();
-            let pause = [0, 1_000, 100_000][self.chance.below(3) as usize];
-            let pause = Nanos(self.chance.below(pause + 1));
+            self.step();
+            let pause = [0, 1_000, 100_000][self.rng.below(3) as usize];
+            let pause = Nanos(self.rng.below(pause + 1));
             self.pair.run_for(pause);
             if let Some(violation) = self.pair.violation() {
-                return Err(format!("act {act}: {violation}\n{}", self.words));
+                return Err(format!("act {act}: {violation}\n{}", self.description));
             }
         }
         // Those that hear go on until everything has its end; then the server stops.
         self.pair.run_for(Nanos::from_millis(200));
         self.pair.stop();
-        self.pair.run_while(LONG, |pair| !pair.has_stopped());
+        self.pair.run_while(TIMEOUT, |pair| !pair.has_stopped());
         // A client that was not told by any datagram finds out by the silence.
         let patience = if DATAGRAMS.is_some() { Nanos::from_secs(20) } else { Nanos::from_millis(200) };
-        let hearing: Vec<_> = self.honest.iter().chain(&self.leaving).filter(|id| !self.deaf.contains(id)).collect();
+        let hearing: Vec<_> =
+            self.honest.iter().chain(&self.closing_clients).filter(|id| !self.unreading_clients.contains(id)).collect();
         let waits = |pair: &mut Pair| hearing.iter().any(|client| pair.open_requests(**client) > 0);
         self.pair.run_while(patience, waits);
         self.pair.run_for(Nanos::from_millis(if DATAGRAMS.is_some() { 10 } else { 200 }));
-        for client in self.honest.iter().chain(&self.leaving) {
+        for client in self.honest.iter().chain(&self.closing_clients) {
             let left = self.pair.open_requests(*client);
-            if left > 0 && !self.deaf.contains(client) {
-                return Err(format!("{left} requests of {client:?}, which hears, have no end\n{}", self.words));
+            if left > 0 && !self.unreading_clients.contains(client) {
+                return Err(format!("{left} requests of {client:?}, which hears, have no end\n{}", self.description));
             }
             self.pair.close(*client);
         }
-        self.pair.settled().map_err(|found| format!("{found}\n{}", self.words))?;
+        self.pair.check_settled().map_err(|found| format!("{found}\n{}", self.description))?;
         Ok((self.pair.trace(), self.pair.counts()))
     }
 }
@@ -289,10 +298,10 @@ fn random_scenarios_keep_their_books() {
         }
     }
     // The scenarios do what they are drawn for.
-    let sum = |of: fn(&Counts) -> u64| counts.iter().map(of).sum::<u64>();
+    let sum = |of: fn(&RequestCounts) -> u64| counts.iter().map(of).sum::<u64>();
     if seeds.len() > 1 {
         assert!(sum(|counts| counts.completed) > 10_000, "{}", sum(|counts| counts.completed));
-        let rare: [fn(&Counts) -> u64; 3] =
+        let rare: [fn(&RequestCounts) -> u64; 3] =
             [|counts| counts.abandoned, |counts| counts.without_credit, |counts| counts.credits];
         for of in rare {
             assert!(sum(of) > 100, "{}", sum(of));

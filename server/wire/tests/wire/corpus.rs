@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::PathBuf;
 
-use crate::support::{call, encoded, encoded_in, examples, fed, sender};
+use crate::support::{call, decode_chunks, encoded, encoded_in, examples, sender};
 use leeward_wire::{Call, Frame, HEADER_LEN, Kind, PayloadLimit, Side, Version, WireError};
 
 fn folder() -> PathBuf {
@@ -33,7 +33,7 @@ fn corpus() -> BTreeMap<String, Vec<u8>> {
         let side = name_of(sender(&frame));
         let bytes = encoded(&frame);
         let second = encoded_in(Version::Two, &frame);
-        if frame.since() == Version::One {
+        if frame.min_version() == Version::One {
             all.get_mut(side).unwrap().extend(&bytes);
         }
         second_all.get_mut(side).unwrap().extend(&second);
@@ -96,9 +96,9 @@ fn corpus() -> BTreeMap<String, Vec<u8>> {
 
 fn expect(name: &str, bytes: &[u8]) {
     let from = if name.starts_with("client-") { Side::Client } else { Side::Server };
-    let whole = fed(bytes, &[], from, PayloadLimit::DEFAULT);
+    let whole = decode_chunks(bytes, &[], from, PayloadLimit::DEFAULT);
     for chunk in [1, 2, 7, 63, 64, 65] {
-        let cut = fed(bytes, &[chunk], from, PayloadLimit::DEFAULT);
+        let cut = decode_chunks(bytes, &[chunk], from, PayloadLimit::DEFAULT);
         assert_eq!(cut, whole, "{name} in pieces of {chunk}");
     }
     match name.split('-').nth(1) {

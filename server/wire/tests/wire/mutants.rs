@@ -1,16 +1,16 @@
 //! Mutants of the kept corpus (`tests/corpus/`), for whoever reads bytes: damaged and spliced, and cut into pieces, by seed.
 //! `LEEWARD_FUZZ_ITERATIONS` makes a hunt longer, `LEEWARD_FUZZ_SEED` different. Shared with server/session/tests.
 
-use leeward_testkit::fuzz::{self, Hunt};
+use leeward_testkit::fuzz::{self, FuzzSearch};
 use leeward_testkit::random::Random;
 use leeward_wire::HEADER_LEN;
 use std::path::Path;
 
 /// Bytes at which something changes in the format.
-const EDGES: [u8; 9] = [0, 1, 2, 12, 13, 127, 128, 129, 255];
+const BOUNDARY_BYTES: [u8; 9] = [0, 1, 2, 12, 13, 127, 128, 129, 255];
 
 /// Something near to what is known.
-fn mutated(random: &mut Random, corpus: &[Vec<u8>]) -> Vec<u8> {
+fn mutate(random: &mut Random, corpus: &[Vec<u8>]) -> Vec<u8> {
     let mut bytes = corpus[random.below(corpus.len())].clone();
     for _ in 0..random.below(5) {
         let length = bytes.len();
@@ -26,7 +26,7 @@ fn mutated(random: &mut Random, corpus: &[Vec<u8>]) -> Vec<u8> {
             2 => bytes.truncate(at),
             _ if length == 0 => {}
             3 => bytes[at] ^= 1 << random.below(8),
-            4 => bytes[at] = random.byte(&EDGES),
+            4 => bytes[at] = random.byte(&BOUNDARY_BYTES),
             5 => {
                 // A length, of the first frame or of whatever lies 64 bytes further.
                 let at = 4 + HEADER_LEN * random.below(4);
@@ -42,14 +42,14 @@ fn mutated(random: &mut Random, corpus: &[Vec<u8>]) -> Vec<u8> {
                 bytes.drain(at..(at + count).min(length));
             }
             7 => {
-                let piece: Vec<u8> = (0..random.below(80)).map(|_| random.byte(&EDGES)).collect();
+                let piece: Vec<u8> = (0..random.below(80)).map(|_| random.byte(&BOUNDARY_BYTES)).collect();
                 bytes.splice(at..at, piece);
             }
             // A field of a header.
             _ => {
                 let at = random.below(HEADER_LEN);
                 if let Some(byte) = bytes.get_mut(at) {
-                    *byte = random.byte(&EDGES);
+                    *byte = random.byte(&BOUNDARY_BYTES);
                 }
             }
         }
@@ -65,8 +65,8 @@ pub(crate) fn pieces(random: &mut Random) -> Vec<usize> {
 }
 
 /// Does `check` to mutants of what `side` says; one that makes it fail is kept in a file.
-pub(crate) fn hunt(name: &str, side: &str, iterations: u64, check: impl Fn(&mut Random, &[u8])) {
+pub(crate) fn fuzz_corpus(name: &str, side: &str, iterations: u64, check: impl Fn(&mut Random, &[u8])) {
     let corpus = fuzz::corpus(&Path::new(env!("CARGO_MANIFEST_DIR")).join("../wire/tests/corpus"), side, 16);
     let (name, findings) = (format!("{side}-{name}"), Path::new(env!("CARGO_TARGET_TMPDIR")));
-    Hunt { name: &name, findings, iterations }.run(|random| mutated(random, &corpus), check);
+    FuzzSearch { name: &name, findings, iterations }.run(|random| mutate(random, &corpus), check);
 }

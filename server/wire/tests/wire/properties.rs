@@ -1,15 +1,15 @@
 //! Properties of the wire format on random frames, random bytes and streams with damage: what is encoded comes back,
 //! however it is cut; nothing panics, loops or holds more than the limit; what is accepted is canonical.
 
-use crate::support::{Outcome, Owned, call, encoded_in, fed, frames, sides};
-use leeward_wire::{Call, Decoded, Decoder, Frame, HEADER_LEN, PayloadLimit, RequestId, Side, Version, decode};
+use crate::support::{DecodeOutcome, OwnedFrame, call, decode_chunks, encoded_in, frames, sides};
+use leeward_wire::{Call, DecodeStatus, Decoder, Frame, HEADER_LEN, PayloadLimit, RequestId, Side, Version, decode};
 use proptest::prelude::*;
 
-fn stream(frames: &[Owned]) -> Vec<u8> {
+fn stream(frames: &[OwnedFrame]) -> Vec<u8> {
     frames.iter().flat_map(|owned| encoded_in(Version::Two, &owned.frame())).collect()
 }
 
-fn streams() -> impl Strategy<Value = (Side, Vec<Owned>)> {
+fn streams() -> impl Strategy<Value = (Side, Vec<OwnedFrame>)> {
     sides().prop_flat_map(|from| (Just(from), prop::collection::vec(frames(from), 0..8)))
 }
 
@@ -85,15 +85,15 @@ fn apply(damage: &Damage, bytes: &mut Vec<u8>) {
 }
 
 /// `decode` over and over on the whole of `bytes`: what every way of feeding a decoder must agree with.
-fn oracle(bytes: &[u8], from: Side, limit: PayloadLimit) -> Outcome {
+fn oracle(bytes: &[u8], from: Side, limit: PayloadLimit) -> DecodeOutcome {
     let (mut frames, mut rest) = (Vec::new(), bytes);
     loop {
         match decode(rest, from, limit) {
-            Ok(Decoded::Frame { length, .. }) => {
+            Ok(DecodeStatus::Frame { length, .. }) => {
                 frames.push(rest[..length].to_vec());
                 rest = &rest[length..];
             }
-            Ok(Decoded::Incomplete { needed }) => {
+            Ok(DecodeStatus::Incomplete { needed }) => {
                 assert!(needed > rest.len() && needed <= HEADER_LEN + limit.bytes() as usize);
                 let mut end = Decoder::new(from, limit);
                 // The end's error counts bytes; let a decoder count them.
@@ -102,13 +102,13 @@ fn oracle(bytes: &[u8], from: Side, limit: PayloadLimit) -> Outcome {
                     let spare = end.spare();
                     let count = spare.len().min(left.len());
                     spare[..count].copy_from_slice(&left[..count]);
-                    end.filled(count);
+                    end.advance(count);
                     assert_eq!(end.next_frame(), Ok(None));
                     left = &left[count..];
                 }
-                return Outcome { frames, end: end.end() };
+                return DecodeOutcome { frames, end: end.finish() };
             }
-            Err(error) => return Outcome { frames, end: Err(error) },
+            Err(error) => return DecodeOutcome { frames, end: Err(error) },
         }
     }
 }
@@ -122,13 +122,13 @@ proptest! {
             let frame = owned.frame();
             let bytes = encoded_in(Version::Two, &frame);
             let decoded = decode(&bytes, from, PayloadLimit::DEFAULT);
-            prop_assert_eq!(decoded, Ok(Decoded::Frame { frame, length: bytes.len() }));
+            prop_assert_eq!(decoded, Ok(DecodeStatus::Frame { frame, length: bytes.len() }));
             for cut in [0, 1, 7, 8, 63, 64, bytes.len() - 1] {
                 if cut < bytes.len() {
                     let decoded = decode(&bytes[..cut], from, PayloadLimit::DEFAULT);
                     let missing = cut + 1..=bytes.len();
                     let incomplete =
-                        matches!(decoded, Ok(Decoded::Incomplete { needed }) if missing.contains(&needed));
+                        matches!(decoded, Ok(DecodeStatus::Incomplete { needed }) if missing.contains(&needed));
                     prop_assert!(incomplete, "{:?} of {} bytes", decoded, cut);
                 }
             }
@@ -138,8 +138,8 @@ proptest! {
     #[test]
     fn however_a_stream_is_cut_it_says_the_same((from, frames) in streams(), chunks in chunks()) {
         let bytes = stream(&frames);
-        let expected = Outcome { frames: frames.iter().map(|owned| encoded_in(Version::Two, &owned.frame())).collect(), end: Ok(()) };
-        prop_assert_eq!(fed(&bytes, &chunks, from, PayloadLimit::DEFAULT), expected);
+        let expected = DecodeOutcome { frames: frames.iter().map(|owned| encoded_in(Version::Two, &owned.frame())).collect(), end: Ok(()) };
+        prop_assert_eq!(decode_chunks(&bytes, &chunks, from, PayloadLimit::DEFAULT), expected);
     }
 
     #[test]
@@ -151,7 +151,7 @@ proptest! {
     ) {
         let mut bytes = stream(&frames);
         damages.iter().for_each(|damage| apply(damage, &mut bytes));
-        let outcome = fed(&bytes, &chunks, from, limit);
+        let outcome = decode_chunks(&bytes, &chunks, from, limit);
         // Canonical: what was accepted encodes to what was received.
         let accepted = outcome.frames.concat();
         prop_assert_eq!(&accepted[..], &bytes[..accepted.len()]);
@@ -160,7 +160,7 @@ proptest! {
 
     #[test]
     fn any_bytes_are_survived(from in sides(), bytes in prop::collection::vec(any::<u8>(), 0..300), chunks in chunks()) {
-        let outcome = fed(&bytes, &chunks, from, PayloadLimit::MIN);
+        let outcome = decode_chunks(&bytes, &chunks, from, PayloadLimit::MIN);
         prop_assert_eq!(outcome, oracle(&bytes, from, PayloadLimit::MIN));
     }
 
@@ -174,7 +174,7 @@ proptest! {
         let mut bytes = vec![b'L', b'W', 1, kind];
         bytes.extend(length.to_le_bytes());
         bytes.extend(rest);
-        let outcome = fed(&bytes, &[], from, PayloadLimit::MIN);
+        let outcome = decode_chunks(&bytes, &[], from, PayloadLimit::MIN);
         prop_assert_eq!(outcome, oracle(&bytes, from, PayloadLimit::MIN));
     }
 
@@ -198,7 +198,7 @@ proptest! {
             let count = chunks.next().map_or(1, |chunk| *chunk).min(spare.len()).min(rest.len());
             spare[..count].copy_from_slice(&rest[..count]);
             rest = &rest[count..];
-            decoder.filled(count);
+            decoder.advance(count);
             loop {
                 match decoder.next_frame().unwrap() {
                     Some(Frame::Call(call)) => seen.push(call.request),
@@ -206,7 +206,7 @@ proptest! {
                     None => break,
                 }
             }
-            let coming = match decoder.coming() {
+            let coming = match decoder.partial_frame() {
                 Some(Frame::Call(call)) => Some(call.request),
                 _ => None,
             };
@@ -217,7 +217,7 @@ proptest! {
             prop_assert!(decoder.capacity() <= 16 * 1024);
         }
         prop_assert_eq!(decoder.next_frame().unwrap(), None);
-        prop_assert_eq!(decoder.end(), Ok(()));
+        prop_assert_eq!(decoder.finish(), Ok(()));
         prop_assert_eq!(seen, frames.iter().map(|(request, _)| *request).collect::<Vec<_>>());
     }
 
@@ -230,7 +230,7 @@ proptest! {
             let spare = decoder.spare();
             let count = spare.len().min(rest.len()).min(chunk);
             spare[..count].copy_from_slice(&rest[..count]);
-            decoder.filled(count);
+            decoder.advance(count);
             rest = &rest[count..];
             let mut waits = false;
             for _ in 0..takes {

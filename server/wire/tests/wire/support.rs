@@ -6,9 +6,9 @@
 use leeward_core::server::Feedback;
 use leeward_core::units::{Credits, Nanos, Priority};
 use leeward_wire::{
-    Answer, Budget, Call, Cancel, Credit, CreditId, Decoder, Demand, DropReason, Dropped, Encoder, ErrorCode, Failure,
-    FailureCode, Fatal, Field, Frame, Message, Method, Nanos32, PayloadLimit, Ping, Pong, Regime, Register, RequestId,
-    Response, Side, Timestamp, Version, Welcome, WireError,
+    Answer, Budget, Call, Cancel, Credit, CreditId, Decoder, Demand, Encoder, ErrorCode, Failure, FailureCode,
+    FatalError, Field, Frame, Message, Method, Nanos32, PayloadLimit, Ping, Pong, Regime, Register, RejectCode,
+    Rejection, RequestId, Response, Side, Timestamp, Version, Welcome, WireError,
 };
 use proptest::prelude::*;
 
@@ -57,7 +57,7 @@ pub(crate) fn examples() -> Vec<(&'static str, Frame<'static>)> {
         ("response", Frame::Response(Response { answer: answer(), payload: b"1" })),
         (
             "drop",
-            Frame::Drop(Dropped {
+            Frame::Drop(Rejection {
                 answer: Answer {
                     feedback: Feedback {
                         window: Credits(0),
@@ -67,16 +67,16 @@ pub(crate) fn examples() -> Vec<(&'static str, Frame<'static>)> {
                     },
                     ..answer()
                 },
-                reason: DropReason::Delay,
+                reason: RejectCode::Delay,
                 message: Message::default(),
                 retry_after: Nanos32(500_000),
             }),
         ),
         (
             "drop-lock",
-            Frame::Drop(Dropped {
+            Frame::Drop(Rejection {
                 answer: answer(),
-                reason: DropReason::Lock,
+                reason: RejectCode::Lock,
                 message: Message::new("accounts"),
                 retry_after: Nanos32(0),
             }),
@@ -96,7 +96,10 @@ pub(crate) fn examples() -> Vec<(&'static str, Frame<'static>)> {
         ("pong", Frame::Pong(Pong { timestamp })),
         (
             "error",
-            Frame::Error(Fatal { code: ErrorCode::Version, message: Message::new("version 3 is not spoken here") }),
+            Frame::Error(FatalError {
+                code: ErrorCode::Version,
+                message: Message::new("version 3 is not spoken here"),
+            }),
         ),
         ("cancel", Frame::Cancel(Cancel { request: RequestId::new(7).unwrap() })),
     ]
@@ -104,32 +107,32 @@ pub(crate) fn examples() -> Vec<(&'static str, Frame<'static>)> {
 
 /// Side that may send `frame`: where both may, the client.
 pub(crate) fn sender(frame: &Frame<'_>) -> Side {
-    if frame.kind().may_come_from(Side::Client) { Side::Client } else { Side::Server }
+    if frame.kind().is_sent_by(Side::Client) { Side::Client } else { Side::Server }
 }
 
 /// The bytes of `frame`, in the version that brought it.
 pub(crate) fn encoded(frame: &Frame<'_>) -> Vec<u8> {
-    encoded_in(frame.since(), frame)
+    encoded_in(frame.min_version(), frame)
 }
 
 /// The bytes of `frame` in a version.
 pub(crate) fn encoded_in(version: Version, frame: &Frame<'_>) -> Vec<u8> {
     let mut bytes = Vec::new();
-    let length = Encoder::new(PayloadLimit::DEFAULT).speaking(version).append(frame, &mut bytes).unwrap();
+    let length = Encoder::new(PayloadLimit::DEFAULT).with_version(version).append(frame, &mut bytes).unwrap();
     assert_eq!((length, length), (bytes.len(), frame.encoded_len()));
     bytes
 }
 
 /// Outcome of decoding a stream: the frames, encoded again, and how it ended.
 #[derive(Debug, PartialEq)]
-pub(crate) struct Outcome {
+pub(crate) struct DecodeOutcome {
     pub(crate) frames: Vec<Vec<u8>>,
     pub(crate) end: Result<(), WireError>,
 }
 
 /// Feeds `bytes` in pieces of the lengths in `chunks`, over and over (and as a whole where there are none), and
 /// checks what must hold at every step: bounded memory, progress, and finality of errors.
-pub(crate) fn fed(bytes: &[u8], chunks: &[usize], from: Side, limit: PayloadLimit) -> Outcome {
+pub(crate) fn decode_chunks(bytes: &[u8], chunks: &[usize], from: Side, limit: PayloadLimit) -> DecodeOutcome {
     let mut decoder = Decoder::new(from, limit);
     let mut frames = Vec::new();
     let (mut rest, mut taken) = (bytes, 0);
@@ -139,7 +142,7 @@ pub(crate) fn fed(bytes: &[u8], chunks: &[usize], from: Side, limit: PayloadLimi
         assert!(!spare.is_empty(), "no room for the rest of a frame");
         let count = chunks.next().unwrap_or(usize::MAX).min(spare.len()).min(rest.len());
         spare[..count].copy_from_slice(&rest[..count]);
-        decoder.filled(count);
+        decoder.advance(count);
         rest = &rest[count..];
         loop {
             let before = decoder.buffered();
@@ -148,9 +151,9 @@ pub(crate) fn fed(bytes: &[u8], chunks: &[usize], from: Side, limit: PayloadLimi
                     let mut again = Vec::new();
                     // The frame's own version: an error may have another one than its stream.
                     let version = Version::from_number(bytes[taken + Field::Version.offset()]).unwrap();
-                    Encoder::new(PayloadLimit::MAX).speaking(version).append(&frame, &mut again).unwrap();
+                    Encoder::new(PayloadLimit::MAX).with_version(version).append(&frame, &mut again).unwrap();
                     taken += again.len();
-                    assert!(frame.kind().may_come_from(from));
+                    assert!(frame.kind().is_sent_by(from));
                     frames.push(again);
                     assert_eq!(decoder.buffered() + frames.last().unwrap().len(), before, "lost or doubled bytes");
                 }
@@ -158,67 +161,74 @@ pub(crate) fn fed(bytes: &[u8], chunks: &[usize], from: Side, limit: PayloadLimi
                 Err(error) => {
                     assert_eq!(decoder.next_frame(), Err(error), "an error must be final");
                     assert!(decoder.spare().is_empty());
-                    assert_eq!(decoder.end(), Err(error));
-                    return Outcome { frames, end: Err(error) };
+                    assert_eq!(decoder.finish(), Err(error));
+                    return DecodeOutcome { frames, end: Err(error) };
                 }
             }
         }
         assert!(decoder.capacity() <= limit.bytes() as usize + 64, "{} bytes held", decoder.capacity());
     }
-    Outcome { frames, end: decoder.end() }
+    DecodeOutcome { frames, end: decoder.finish() }
 }
 
 /// A frame with an owned payload, so that a strategy can make it.
 #[derive(Clone, Debug)]
-pub(crate) struct Owned {
+pub(crate) struct OwnedFrame {
     frame: Frame<'static>,
     payload: Vec<u8>,
     text: String,
 }
 
-impl Owned {
+impl OwnedFrame {
     /// The frame, its payload or message included.
     pub(crate) fn frame(&self) -> Frame<'_> {
         match self.frame {
             Frame::Call(call) => Frame::Call(Call { payload: &self.payload, ..call }),
             Frame::Response(response) => Frame::Response(Response { payload: &self.payload, ..response }),
             Frame::Failure(failure) => Frame::Failure(Failure { message: Message::new(&self.text), ..failure }),
-            Frame::Error(fatal) => Frame::Error(Fatal { message: Message::new(&self.text), ..fatal }),
+            Frame::Error(fatal) => Frame::Error(FatalError { message: Message::new(&self.text), ..fatal }),
             frame => frame,
         }
     }
 }
 
 /// Values of which the extremes are likelier than chance.
-fn edgy_u32() -> impl Strategy<Value = u32> {
+fn boundary_u32() -> impl Strategy<Value = u32> {
     prop_oneof![Just(0), Just(1), Just(u32::MAX), any::<u32>()]
 }
 
-fn edgy_u64() -> impl Strategy<Value = u64> {
+fn boundary_u64() -> impl Strategy<Value = u64> {
     prop_oneof![Just(0), Just(1), Just(u64::MAX), any::<u64>()]
 }
 
 fn feedback() -> impl Strategy<Value = Feedback> {
-    (edgy_u32(), 1..=128_u8, edgy_u64(), edgy_u64()).prop_map(|(window, threshold, custom, credit)| Feedback {
-        window: Credits(window),
-        threshold: Priority::new(threshold),
-        custom,
-        credit: CreditId(credit),
+    (boundary_u32(), 1..=128_u8, boundary_u64(), boundary_u64()).prop_map(|(window, threshold, custom, credit)| {
+        Feedback { window: Credits(window), threshold: Priority::new(threshold), custom, credit: CreditId(credit) }
     })
 }
 
 fn answers() -> impl Strategy<Value = Answer> {
-    (1..=u64::MAX, edgy_u64(), feedback(), edgy_u32()).prop_map(|(request, timestamp, feedback, sojourn)| Answer {
-        request: RequestId::new(request).unwrap(),
-        timestamp: Timestamp(timestamp),
-        feedback,
-        sojourn: Nanos32(sojourn),
+    (1..=u64::MAX, boundary_u64(), feedback(), boundary_u32()).prop_map(|(request, timestamp, feedback, sojourn)| {
+        Answer {
+            request: RequestId::new(request).unwrap(),
+            timestamp: Timestamp(timestamp),
+            feedback,
+            sojourn: Nanos32(sojourn),
+        }
     })
 }
 
 fn calls() -> impl Strategy<Value = Call<'static>> {
-    (1..=u64::MAX, edgy_u64(), edgy_u64(), edgy_u32(), edgy_u32(), prop::option::of(edgy_u64()), 1..=128_u8).prop_map(
-        |(request, timestamp, credit, method, demand, budget, priority)| Call {
+    (
+        1..=u64::MAX,
+        boundary_u64(),
+        boundary_u64(),
+        boundary_u32(),
+        boundary_u32(),
+        prop::option::of(boundary_u64()),
+        1..=128_u8,
+    )
+        .prop_map(|(request, timestamp, credit, method, demand, budget, priority)| Call {
             request: RequestId::new(request).unwrap(),
             timestamp: Timestamp(timestamp),
             credit: CreditId(credit),
@@ -227,28 +237,27 @@ fn calls() -> impl Strategy<Value = Call<'static>> {
             budget: budget.map_or(Budget::UNLIMITED, |ns| Budget::of(Nanos(ns))),
             priority: Priority::new(priority),
             payload: b"",
-        },
-    )
+        })
 }
 
 fn limits() -> impl Strategy<Value = PayloadLimit> {
-    edgy_u32().prop_map(PayloadLimit::new)
+    boundary_u32().prop_map(PayloadLimit::new)
 }
 
 /// Frames that a client may send.
 fn from_client() -> impl Strategy<Value = Frame<'static>> {
     prop_oneof![
-        1 => (edgy_u64(), edgy_u32(), limits()).prop_map(|(timestamp, demand, payload_max)| Frame::Register(Register {
+        1 => (boundary_u64(), boundary_u32(), limits()).prop_map(|(timestamp, demand, payload_max)| Frame::Register(Register {
             timestamp: Timestamp(timestamp),
             demand,
             payload_max
         })),
         4 => calls().prop_map(Frame::Call),
-        1 => edgy_u32().prop_map(|demand| Frame::Demand(Demand { demand })),
+        1 => boundary_u32().prop_map(|demand| Frame::Demand(Demand { demand })),
         1 => Just(Frame::Deregister),
         1 => (1..=u64::MAX).prop_map(|request| Frame::Cancel(Cancel { request: RequestId::new(request).unwrap() })),
-        1 => edgy_u64().prop_map(|timestamp| Frame::Ping(Ping { timestamp: Timestamp(timestamp) })),
-        1 => edgy_u64().prop_map(|timestamp| Frame::Pong(Pong { timestamp: Timestamp(timestamp) })),
+        1 => boundary_u64().prop_map(|timestamp| Frame::Ping(Ping { timestamp: Timestamp(timestamp) })),
+        1 => boundary_u64().prop_map(|timestamp| Frame::Pong(Pong { timestamp: Timestamp(timestamp) })),
     ]
 }
 
@@ -256,7 +265,7 @@ fn from_client() -> impl Strategy<Value = Frame<'static>> {
 fn from_server() -> impl Strategy<Value = Frame<'static>> {
     let message = Message::default();
     prop_oneof![
-        1 => (edgy_u64(), feedback(), limits(), prop::sample::select(Regime::ALL)).prop_map(
+        1 => (boundary_u64(), feedback(), limits(), prop::sample::select(Regime::ALL)).prop_map(
             |(timestamp, feedback, payload_max, regime)| Frame::Welcome(Welcome {
                 timestamp: Timestamp(timestamp),
                 feedback,
@@ -265,27 +274,27 @@ fn from_server() -> impl Strategy<Value = Frame<'static>> {
             })
         ),
         3 => answers().prop_map(|answer| Frame::Response(Response { answer, payload: b"" })),
-        1 => (answers(), prop::sample::select(DropReason::ALL), edgy_u32()).prop_map(move |(answer, reason, retry_after)| {
-            Frame::Drop(Dropped { answer, reason, message, retry_after: Nanos32(retry_after) })
+        1 => (answers(), prop::sample::select(RejectCode::ALL), boundary_u32()).prop_map(move |(answer, reason, retry_after)| {
+            Frame::Drop(Rejection { answer, reason, message, retry_after: Nanos32(retry_after) })
         }),
         1 => (answers(), prop::sample::select(FailureCode::ALL))
             .prop_map(move |(answer, code)| Frame::Failure(Failure { answer, code, message })),
         1 => feedback().prop_map(|feedback| Frame::Credit(Credit { feedback })),
-        1 => edgy_u64().prop_map(|timestamp| Frame::Ping(Ping { timestamp: Timestamp(timestamp) })),
-        1 => edgy_u64().prop_map(|timestamp| Frame::Pong(Pong { timestamp: Timestamp(timestamp) })),
-        1 => prop::sample::select(ErrorCode::ALL).prop_map(move |code| Frame::Error(Fatal { code, message })),
+        1 => boundary_u64().prop_map(|timestamp| Frame::Ping(Ping { timestamp: Timestamp(timestamp) })),
+        1 => boundary_u64().prop_map(|timestamp| Frame::Pong(Pong { timestamp: Timestamp(timestamp) })),
+        1 => prop::sample::select(ErrorCode::ALL).prop_map(move |code| Frame::Error(FatalError { code, message })),
     ]
 }
 
 /// Frames of one side, payloads up to 3000 bytes.
-pub(crate) fn frames(from: Side) -> BoxedStrategy<Owned> {
+pub(crate) fn frames(from: Side) -> BoxedStrategy<OwnedFrame> {
     let frame = match from {
         Side::Client => from_client().boxed(),
         Side::Server => from_server().boxed(),
     };
     let payload =
         prop_oneof![Just(0), Just(64), 0..3_000_usize].prop_flat_map(|n| prop::collection::vec(any::<u8>(), n));
-    (frame, payload, "\\PC{0,40}").prop_map(|(frame, payload, text)| Owned { frame, payload, text }).boxed()
+    (frame, payload, "\\PC{0,40}").prop_map(|(frame, payload, text)| OwnedFrame { frame, payload, text }).boxed()
 }
 
 /// Either side.

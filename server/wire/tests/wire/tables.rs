@@ -1,15 +1,15 @@
 //! Tables: every kind both ways, every way in which a header can be wrong and what is found, and the numbers at the
 //! edges.
 
-use crate::support::{answer, call, encoded, encoded_in, examples, fed, sender};
+use crate::support::{answer, call, decode_chunks, encoded, encoded_in, examples, sender};
 use leeward_core::server::Feedback;
 use leeward_core::units::{Nanos, Priority};
 use leeward_wire::{
-    Budget, Call, Decoded, Decoder, DropReason, Dropped, EncodeError, Encoder, ErrorCode, Field, Frame, HEADER_LEN,
-    Kind, MESSAGE_MAX, Message, Nanos32, PayloadLimit, Response, Side, Version, WireError, decode,
+    Budget, Call, DecodeStatus, Decoder, EncodeError, Encoder, ErrorCode, Field, Frame, HEADER_LEN, Kind, MESSAGE_MAX,
+    Message, Nanos32, PayloadLimit, RejectCode, Rejection, Response, Side, Version, WireError, decode,
 };
 
-fn decoded(bytes: &[u8], from: Side) -> Result<Decoded<'_>, WireError> {
+fn decoded(bytes: &[u8], from: Side) -> Result<DecodeStatus<'_>, WireError> {
     decode(bytes, from, PayloadLimit::DEFAULT)
 }
 
@@ -22,7 +22,7 @@ fn every_kind_has_an_example_and_comes_back() {
     assert_eq!(kinds, Kind::ALL);
     for (name, frame) in examples {
         let bytes = encoded(&frame);
-        assert_eq!(decoded(&bytes, sender(&frame)), Ok(Decoded::Frame { frame, length: bytes.len() }), "{name}");
+        assert_eq!(decoded(&bytes, sender(&frame)), Ok(DecodeStatus::Frame { frame, length: bytes.len() }), "{name}");
     }
 }
 
@@ -59,7 +59,7 @@ fn only_the_right_side_is_heard() {
         for from in [Side::Client, Side::Server] {
             let bytes = encoded(&frame);
             let kind = frame.kind();
-            if kind.may_come_from(from) {
+            if kind.is_sent_by(from) {
                 assert!(decoded(&bytes, from).is_ok(), "{name}");
             } else {
                 let error = WireError::Direction { kind, from };
@@ -74,19 +74,19 @@ fn only_the_right_side_is_heard() {
 #[test]
 fn a_stream_has_one_version() {
     let of = |name: &str| examples().into_iter().find(|(other, _)| *other == name).unwrap().1;
-    let mixed = |found, stream| Err(WireError::Mixed { found, stream });
-    let fed = |side, frames: &[(Version, &str)]| {
+    let mixed = |found, stream| Err(WireError::VersionMismatch { found, stream });
+    let decode_chunks = |side, frames: &[(Version, &str)]| {
         let bytes: Vec<u8> = frames.iter().flat_map(|(version, name)| encoded_in(*version, &of(name))).collect();
-        let outcome = fed(&bytes, &[7], side, PayloadLimit::DEFAULT);
+        let outcome = decode_chunks(&bytes, &[7], side, PayloadLimit::DEFAULT);
         (outcome.frames.len(), outcome.end)
     };
     let (one, two) = (Version::One, Version::Two);
-    assert_eq!(fed(Side::Client, &[(two, "register"), (two, "call"), (two, "cancel")]), (3, Ok(())));
-    assert_eq!(fed(Side::Client, &[(one, "register"), (two, "call")]), (1, mixed(two, one)));
-    assert_eq!(fed(Side::Client, &[(two, "register"), (one, "call")]), (1, mixed(one, two)));
-    assert_eq!(fed(Side::Server, &[(two, "welcome"), (one, "error")]), (2, Ok(())));
-    assert_eq!(fed(Side::Server, &[(one, "error"), (two, "welcome")]), (2, Ok(())), "an error fixes nothing");
-    assert_eq!(fed(Side::Server, &[(one, "welcome"), (two, "error")]), (1, mixed(two, one)));
+    assert_eq!(decode_chunks(Side::Client, &[(two, "register"), (two, "call"), (two, "cancel")]), (3, Ok(())));
+    assert_eq!(decode_chunks(Side::Client, &[(one, "register"), (two, "call")]), (1, mixed(two, one)));
+    assert_eq!(decode_chunks(Side::Client, &[(two, "register"), (one, "call")]), (1, mixed(one, two)));
+    assert_eq!(decode_chunks(Side::Server, &[(two, "welcome"), (one, "error")]), (2, Ok(())));
+    assert_eq!(decode_chunks(Side::Server, &[(one, "error"), (two, "welcome")]), (2, Ok(())), "an error fixes nothing");
+    assert_eq!(decode_chunks(Side::Server, &[(one, "welcome"), (two, "error")]), (1, mixed(two, one)));
 }
 
 #[test]
@@ -95,11 +95,11 @@ fn version_1_has_no_cancelling() {
     let mut first = cancel.clone();
     first[2] = 1;
     assert_eq!(decoded(&first, Side::Client), Err(WireError::Kind { found: 13 }));
-    let reason = DropReason::Cancelled;
+    let reason = RejectCode::Cancelled;
     let dropped =
-        Frame::Drop(Dropped { answer: answer(), reason, message: Message::default(), retry_after: Nanos32(0) });
+        Frame::Drop(Rejection { answer: answer(), reason, message: Message::default(), retry_after: Nanos32(0) });
     let mut bytes = encoded(&dropped);
-    assert_eq!(decoded(&bytes, Side::Server), Ok(Decoded::Frame { frame: dropped, length: 64 }));
+    assert_eq!(decoded(&bytes, Side::Server), Ok(DecodeStatus::Frame { frame: dropped, length: 64 }));
     bytes[2] = 1;
     let wrong = WireError::Value { kind: Kind::Drop, field: Field::Code, value: 7 };
     assert_eq!(decoded(&bytes, Side::Server), Err(wrong));
@@ -164,19 +164,19 @@ fn too_much_is_refused_by_the_first_eight_bytes() {
         bytes
     };
     let limit = PayloadLimit::DEFAULT.bytes();
-    assert_eq!(decoded(&prefix(Kind::Call, limit), Side::Client), Ok(Decoded::Incomplete { needed: 64 }));
+    assert_eq!(decoded(&prefix(Kind::Call, limit), Side::Client), Ok(DecodeStatus::Incomplete { needed: 64 }));
     assert_eq!(decoded(&prefix(Kind::Call, limit + 1), Side::Client), too_large(Kind::Call, limit + 1, limit));
     assert_eq!(decoded(&prefix(Kind::Call, u32::MAX), Side::Client), too_large(Kind::Call, u32::MAX, limit));
     assert_eq!(decoded(&prefix(Kind::Ping, 1), Side::Client), too_large(Kind::Ping, 1, 0));
     let message = MESSAGE_MAX as u32;
-    assert_eq!(decoded(&prefix(Kind::Error, message), Side::Server), Ok(Decoded::Incomplete { needed: 64 }));
+    assert_eq!(decoded(&prefix(Kind::Error, message), Side::Server), Ok(DecodeStatus::Incomplete { needed: 64 }));
     assert_eq!(decoded(&prefix(Kind::Error, message + 1), Side::Server), too_large(Kind::Error, message + 1, message));
 
     // An announcement alone makes nobody allocate for it.
     let mut decoder = Decoder::new(Side::Client, PayloadLimit::MAX);
     let long = &with(&Frame::Call(call()), 4, &PayloadLimit::MAX.bytes().to_le_bytes())[..HEADER_LEN];
     decoder.spare()[..HEADER_LEN].copy_from_slice(long);
-    decoder.filled(HEADER_LEN);
+    decoder.advance(HEADER_LEN);
     assert_eq!(decoder.next_frame(), Ok(None));
     assert!(decoder.spare().len() > 1_000);
     assert!(decoder.capacity() <= 16 * 1024);
@@ -186,7 +186,7 @@ fn too_much_is_refused_by_the_first_eight_bytes() {
 /// an answer.
 #[test]
 fn another_protocol_is_recognised_at_once() {
-    let outcome = fed(b"GET / HTTP/1.1\r\n\r\n", &[3], Side::Client, PayloadLimit::DEFAULT);
+    let outcome = decode_chunks(b"GET / HTTP/1.1\r\n\r\n", &[3], Side::Client, PayloadLimit::DEFAULT);
     assert_eq!(outcome.end, Err(WireError::Magic { found: *b"GE" }));
 }
 
@@ -194,7 +194,7 @@ fn another_protocol_is_recognised_at_once() {
 fn frames_before_an_error_are_delivered_and_nothing_after_it() {
     let good = encoded(&Frame::Call(call()));
     let stream = [&good[..], &good, &[0; 64], &good].concat();
-    let outcome = fed(&stream, &[], Side::Client, PayloadLimit::DEFAULT);
+    let outcome = decode_chunks(&stream, &[], Side::Client, PayloadLimit::DEFAULT);
     assert_eq!(outcome.frames, [&good[..], &good]);
     assert_eq!(outcome.end, Err(WireError::Magic { found: [0, 0] }));
 }
@@ -203,7 +203,7 @@ fn frames_before_an_error_are_delivered_and_nothing_after_it() {
 fn an_end_inside_a_frame_is_no_end() {
     let bytes = encoded(&Frame::Call(call()));
     for (cut, needed) in [(1, 8), (8, 64), (63, 64), (64, 69), (68, 69)] {
-        let outcome = fed(&bytes[..cut], &[], Side::Client, PayloadLimit::DEFAULT);
+        let outcome = decode_chunks(&bytes[..cut], &[], Side::Client, PayloadLimit::DEFAULT);
         assert_eq!(outcome.end, Err(WireError::Truncated { buffered: cut, needed }));
     }
 }
@@ -218,8 +218,8 @@ fn the_longest_frame_fits_exactly() {
         Encoder::new(limit).append(&frame, &mut stream).unwrap();
         stream.extend(&small);
         for chunk in [1_000, 4_096, usize::MAX] {
-            // `fed` checks that the decoder holds no more than the limit and a header.
-            let outcome = fed(&stream, &[chunk], Side::Client, limit);
+            // `decode_chunks` checks that the decoder holds no more than the limit and a header.
+            let outcome = decode_chunks(&stream, &[chunk], Side::Client, limit);
             assert_eq!(outcome.end, Ok(()));
             assert_eq!(outcome.frames.len(), 3);
         }
@@ -243,7 +243,7 @@ fn an_encoder_refuses_what_the_peer_would() {
 
     let frame = Frame::Call(call());
     let mut short = [9; 68];
-    assert_eq!(encoder.write(&frame, &mut short), Err(EncodeError::NoRoom { needed: 69, room: 68 }));
+    assert_eq!(encoder.write(&frame, &mut short), Err(EncodeError::BufferTooSmall { needed: 69, available: 68 }));
     assert_eq!(short, [9; 68]);
     let mut long = [9; 70];
     assert_eq!(encoder.write(&frame, &mut long), Ok(69));
@@ -263,7 +263,7 @@ fn what_the_controllers_say_arrives_unchanged() {
     for feedback in [Feedback::NONE, feedback] {
         let answer = leeward_wire::Answer { feedback, sojourn: Nanos32::saturating(Nanos::MAX), ..answer() };
         let bytes = encoded(&Frame::Response(Response { answer, payload: b"" }));
-        let Ok(Decoded::Frame { frame: Frame::Response(response), .. }) = decoded(&bytes, Side::Server) else {
+        let Ok(DecodeStatus::Frame { frame: Frame::Response(response), .. }) = decoded(&bytes, Side::Server) else {
             panic!("no response");
         };
         assert_eq!(response.answer, answer);
@@ -279,11 +279,11 @@ fn memory_is_given_back_only_between_frames() {
     let mut decoder = Decoder::new(Side::Client, PayloadLimit::DEFAULT);
     assert_eq!(decoder.capacity(), 0);
     decoder.spare()[..10].copy_from_slice(&bytes[..10]);
-    decoder.filled(10);
+    decoder.advance(10);
     assert!(!decoder.release());
     assert_eq!(decoder.next_frame(), Ok(None));
     decoder.spare()[..59].copy_from_slice(&bytes[10..]);
-    decoder.filled(59);
+    decoder.advance(59);
     assert_eq!(decoder.next_frame(), Ok(Some(Frame::Call(call()))));
     assert!(decoder.release());
     assert_eq!(decoder.capacity(), 0);
@@ -296,5 +296,5 @@ fn memory_is_given_back_only_between_frames() {
 fn filling_more_than_there_is_room_for_is_a_mistake() {
     let mut decoder = Decoder::new(Side::Client, PayloadLimit::DEFAULT);
     let room = decoder.spare().len();
-    decoder.filled(room + 1);
+    decoder.advance(room + 1);
 }

@@ -5,7 +5,7 @@ use std::fs;
 use std::path::Path;
 
 use crate::support::{encoded, examples, sender};
-use leeward_wire::{Decoded, DropReason, ErrorCode, FailureCode, Field, Kind, PayloadLimit, Regime, Side, decode};
+use leeward_wire::{DecodeStatus, ErrorCode, FailureCode, Field, Kind, PayloadLimit, Regime, RejectCode, Side, decode};
 
 fn document() -> String {
     fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/protocol.md")).unwrap()
@@ -53,7 +53,7 @@ fn every_kind_has_its_vector() {
             vectors.get(name).unwrap_or_else(|| panic!("no vector; it would be\n```hex {name}\n{}\n```", hex(&bytes)));
         assert_eq!(hex(written), hex(&bytes), "{name}");
         let decoded = decode(written, sender(&frame), PayloadLimit::DEFAULT);
-        assert_eq!(decoded, Ok(Decoded::Frame { frame, length: written.len() }), "{name}");
+        assert_eq!(decoded, Ok(DecodeStatus::Frame { frame, length: written.len() }), "{name}");
     }
     let hostile = vectors.iter().filter(|(name, _)| name.starts_with("bad-")).count();
     assert_eq!(vectors.len(), examples().len() + hostile, "a vector of nothing");
@@ -87,7 +87,7 @@ fn the_table_of_kinds_is_the_code() {
     let rows = table(&document(), "kind");
     assert_eq!(rows.len(), Kind::ALL.len());
     for (row, kind) in rows.iter().zip(Kind::ALL) {
-        let from = match (kind.may_come_from(Side::Client), kind.may_come_from(Side::Server)) {
+        let from = match (kind.is_sent_by(Side::Client), kind.is_sent_by(Side::Server)) {
             (true, true) => "either",
             (true, false) => "client",
             _ => "server",
@@ -106,7 +106,7 @@ fn the_tables_of_codes_are_the_code() {
         let coded: Vec<_> = all.iter().map(|code| (format!("{code:?}"), number(code).to_string())).collect();
         assert_eq!(written, coded, "{first}");
     }
-    check("drop reason", DropReason::ALL, |code| code.number());
+    check("drop reason", RejectCode::ALL, |code| code.number());
     check("failure", FailureCode::ALL, |code| code.number());
     check("error", ErrorCode::ALL, |code| code.number());
     check("regime", Regime::ALL, |code| code.number());

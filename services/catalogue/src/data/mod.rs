@@ -83,12 +83,12 @@ pub enum DataError {
         source: io::Error,
     },
     /// A program has failed.
-    #[error("{program}: {said}")]
+    #[error("{program}: {message}")]
     Failed {
         /// The program.
         program: &'static str,
         /// The last line that it said.
-        said: String,
+        message: String,
     },
     /// A file can't be read or written, or is not what it was when this was written.
     #[error("{}: {source}", path.display())]
@@ -212,7 +212,7 @@ fn run<A: AsRef<OsStr>>(
     let said = String::from_utf8_lossy(&done.stderr);
     let last = said.lines().map(str::trim).rfind(|line| !line.is_empty());
     let said = last.map_or_else(|| done.status.to_string(), |line| line.chars().take(200).collect());
-    Err(DataError::Failed { program, said })
+    Err(DataError::Failed { program, message: said })
 }
 
 #[cfg(test)]

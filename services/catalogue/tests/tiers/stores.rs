@@ -1,10 +1,10 @@
 //! Router in front of memcached servers: the real one, and the port of our key-value service.
 
-use crate::support::{Asker, addresses, start};
+use crate::support::{TestClient, addresses, start};
 use leeward_kv::store::{Store, StoreConfig};
 use leeward_router::wire::{GET, Pair, SET};
 use leeward_rpc::server::Server;
-use leeward_testkit::require::Need;
+use leeward_testkit::require::Requirement;
 use leeward_testkit::wait::until;
 use std::io::ErrorKind;
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -29,7 +29,7 @@ impl Memcached {
                 Some(memcached)
             }
             Err(error) if error.kind() == ErrorKind::NotFound => {
-                Need::Memcached.missing("there is no memcached here (`scripts/setup kv`)");
+                Requirement::Memcached.missing("there is no memcached here (`scripts/setup kv`)");
                 None
             }
             Err(error) => panic!("{error}"),
@@ -55,21 +55,24 @@ fn serves_pairs(stores: &[SocketAddr]) {
     let leaves: Vec<Server> =
         stores.iter().map(|store| start("router-leaf", &[("store", &store.to_string())])).collect();
     let tier = start("router", &[("leaves", &addresses(&leaves)), ("threading", "SDB1-2"), ("acks", "all")]);
-    let asker = Asker::of(&tier);
+    let asker = TestClient::connect(&tier);
     let key = |number: usize| format!("key-{number}");
     // Line ends and words of the protocol are bytes as any others in a value.
     let value = |number: usize| [b"\r\nEND\r\n", vec![number as u8; number * 40].as_slice()].concat();
     for number in 0..50 {
-        assert_eq!(asker.whole(SET, &set(&key(number), &value(number))), [3, 3, 3]);
+        assert_eq!(asker.call_until_complete(SET, &set(&key(number), &value(number))), [3, 3, 3]);
     }
     for number in 0..50 {
-        assert_eq!(asker.whole(GET, key(number).as_bytes()), [b"\x01\x01\x01", value(number).as_slice()].concat());
+        assert_eq!(
+            asker.call_until_complete(GET, key(number).as_bytes()),
+            [b"\x01\x01\x01", value(number).as_slice()].concat()
+        );
     }
-    assert_eq!(asker.whole(GET, b"nobody"), [1, 1, 0]);
+    assert_eq!(asker.call_until_complete(GET, b"nobody"), [1, 1, 0]);
     // A key that would be a command of its own is refused by every leaf.
-    let told = asker.ask(SET, &set("a\r\nflush_all", b""));
+    let told = asker.call(SET, &set("a\r\nflush_all", b""));
     assert_eq!(told[1], 0, "{told:?}");
-    assert_eq!(asker.whole(GET, key(7).as_bytes())[2], 1);
+    assert_eq!(asker.call_until_complete(GET, key(7).as_bytes())[2], 1);
 }
 
 #[test]
@@ -81,11 +84,11 @@ fn router_serves_pairs_of_memcached() {
     let leaves: Vec<Server> =
         memcached.iter().map(|one| start("router-leaf", &[("store", &one.1.to_string())])).collect();
     let tier = start("router", &[("leaves", &addresses(&leaves)), ("threading", "SDB1-2")]);
-    let asker = Asker::of(&tier);
-    assert_eq!(asker.whole(GET, b"key-7")[2], 1);
+    let asker = TestClient::connect(&tier);
+    assert_eq!(asker.call_until_complete(GET, b"key-7")[2], 1);
     memcached.remove(1);
     for number in 0..20 {
-        assert_eq!(asker.ask(GET, format!("key-{number}").as_bytes())[2], 1, "another replica has {number}");
+        assert_eq!(asker.call(GET, format!("key-{number}").as_bytes())[2], 1, "another replica has {number}");
     }
 }
 
@@ -95,7 +98,7 @@ fn router_serves_pairs_of_our_own_port() {
         .map(|_| {
             let store = Arc::new(Store::new(&StoreConfig::default()).unwrap());
             leeward_kv::server::Server::builder()
-                .idle(leeward_runtime::Idle::Block)
+                .idle(leeward_runtime::IdlePolicy::Block)
                 .start("127.0.0.1:0", &store)
                 .unwrap()
         })

@@ -4,9 +4,9 @@ use leeward_catalogue::Catalogue;
 use leeward_rpc::client::{CallError, Client};
 use leeward_rpc::server::{Server, ServerError};
 use leeward_rpc::wire::Method;
-use leeward_runtime::Idle;
+use leeward_runtime::IdlePolicy;
 use leeward_services::arguments::{Value, Values};
-use leeward_services::served::Backend;
+use leeward_services::backend::Backend;
 use leeward_services::tier::TIMEOUT;
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ pub(crate) const MODELS: [&str; 4] = ["SIP1", "SDB1-4", "ADB1-2-1", "CORE1"];
 
 /// A service with these arguments, ready to be started. Where nothing else is said, a tier waits for its leaves however late a busy machine makes
 /// them: an answer without one of them would differ from an oracle's.
-pub(crate) fn opened(name: &str, arguments: &[(&str, &str)]) -> Box<dyn Backend> {
+pub(crate) fn open(name: &str, arguments: &[(&str, &str)]) -> Box<dyn Backend> {
     let case = Catalogue::builtin().find(name).unwrap_or_else(|| panic!("{name}"));
     let mut values = Values::defaults(case.arguments());
     if case.arguments().iter().any(|argument| argument.name == TIMEOUT.name) {
@@ -32,13 +32,13 @@ pub(crate) fn opened(name: &str, arguments: &[(&str, &str)]) -> Box<dyn Backend>
 pub(crate) fn start_at(backend: &dyn Backend, address: &str) -> Result<Server, ServerError> {
     // Nothing is rejected, however late a busy machine makes the answers: they are compared with an oracle's.
     let none = leeward_controllers::builtin().find("none").unwrap().clone();
-    let builder = Server::builder().admission(&none, none.params(&[]).unwrap()).idle(Idle::Block);
+    let builder = Server::builder().admission(&none, none.params(&[]).unwrap()).idle(IdlePolicy::Block);
     backend.start(builder, address)
 }
 
 /// Starts a service with these arguments.
 pub(crate) fn try_start(name: &str, arguments: &[(&str, &str)]) -> Result<Server, ServerError> {
-    start_at(&*opened(name, arguments), "127.0.0.1:0")
+    start_at(&*open(name, arguments), "127.0.0.1:0")
 }
 
 /// The same where it starts.
@@ -57,15 +57,15 @@ pub(crate) fn addresses(leaves: &[Server]) -> String {
 }
 
 /// A client that asks one thing after the other.
-pub(crate) struct Asker(Client);
+pub(crate) struct TestClient(Client);
 
-impl Asker {
-    pub(crate) fn of(server: &Server) -> Asker {
-        Asker(Client::builder().replica(server.address().to_string()).build().unwrap())
+impl TestClient {
+    pub(crate) fn connect(server: &Server) -> TestClient {
+        TestClient(Client::builder().replica(server.address().to_string()).build().unwrap())
     }
 
     /// A result. A tier whose links are not up yet is asked again.
-    pub(crate) fn ask(&self, method: Method, argument: &[u8]) -> Vec<u8> {
+    pub(crate) fn call(&self, method: Method, argument: &[u8]) -> Vec<u8> {
         for _ in 0..2_000 {
             match self.0.call_blocking(method, argument.to_vec()) {
                 Ok(answer) => return answer.payload,
@@ -78,7 +78,7 @@ impl Asker {
     }
 
     /// The words with which the service says no.
-    pub(crate) fn refused(&self, method: Method, argument: &[u8]) -> String {
+    pub(crate) fn call_error(&self, method: Method, argument: &[u8]) -> String {
         match self.0.call_blocking(method, argument.to_vec()) {
             Err(CallError::Failed { message, .. }) => message,
             other => panic!("{other:?}"),
@@ -86,9 +86,9 @@ impl Asker {
     }
 
     /// Asks until an answer is whole: links to leaves take a moment.
-    pub(crate) fn whole(&self, method: Method, argument: &[u8]) -> Vec<u8> {
+    pub(crate) fn call_until_complete(&self, method: Method, argument: &[u8]) -> Vec<u8> {
         loop {
-            let answer = self.ask(method, argument);
+            let answer = self.call(method, argument);
             if answer[0] == answer[1] {
                 return answer;
             }

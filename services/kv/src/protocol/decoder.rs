@@ -2,9 +2,9 @@
 //! multi-get of many keys comes out in parts, so that no request makes an answer of unbounded length.
 
 use super::replies::ERROR;
+use super::tokens::{is_command, is_key, seconds, tokens};
 use super::update::{UpdateError, update};
-use super::words::{is_command, is_key, seconds, words};
-use leeward_engine::{Greeting, Input};
+use leeward_engine::{ClientProtocol, Input};
 
 /// The longest line, and so the longest multi-get. memcached's other lines have 2048 bytes, too.
 pub const LINE_MAX: usize = 64 * 1024;
@@ -13,9 +13,9 @@ const SHORT_LINE_MAX: usize = 2048;
 /// Keys of a multi-get that are one request.
 const KEYS_PER_PART: usize = 16;
 /// Bytes that one read gets room for.
-const ROOM: usize = 16 * 1024;
+const READ_SIZE: usize = 16 * 1024;
 /// A buffer up to this length is every connection's own.
-const SMALL: usize = 2 * ROOM;
+const SMALL: usize = 2 * READ_SIZE;
 
 /// A request, out of its connection's buffer: a line and perhaps a data block.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -23,7 +23,7 @@ pub struct Request {
     bytes: Vec<u8>,
     line: usize,
     /// Whether another part of the same multi-get follows.
-    more: bool,
+    has_more: bool,
 }
 
 impl Request {
@@ -38,8 +38,8 @@ impl Request {
     }
 
     /// Whether another part of the same multi-get follows: its answer has no end yet.
-    pub fn more(&self) -> bool {
-        self.more
+    pub fn has_more(&self) -> bool {
+        self.has_more
     }
 
     /// Bytes of memory that it keeps.
@@ -52,16 +52,16 @@ impl Request {
         self.bytes.extend_from_slice(line);
         self.line = line.len();
         self.bytes.extend_from_slice(data);
-        self.more = false;
+        self.has_more = false;
     }
 }
 
 /// Result of a look at a decoder's bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
-pub enum Next {
+pub enum DecoderOutput {
     /// Nothing whole.
-    Nothing,
+    Incomplete,
     /// A request.
     Request,
     /// Something that is answered at once.
@@ -82,14 +82,14 @@ enum State {
     /// not handed out. The first `fixed` words belong to each part.
     Keys { line: usize, end: usize, fixed: usize, at: usize },
     /// In a data block that is discarded.
-    Swallow(usize),
+    DiscardData(usize),
     /// In a line that is discarded: it was longer than any may be.
-    SwallowLine,
+    DiscardLine,
 }
 
 /// Whether the second word of a line is a number of seconds.
 fn has_seconds(line: &[u8]) -> bool {
-    words(line).nth(1).and_then(seconds).is_some()
+    tokens(line).nth(1).and_then(seconds).is_some()
 }
 
 /// Bytes of a connection that are not requests yet.
@@ -105,7 +105,7 @@ pub struct Decoder {
     /// The largest data block that is waited for.
     data_max: usize,
     /// Another protocol that the client speaks.
-    foreign: Option<Greeting>,
+    foreign: Option<ClientProtocol>,
 }
 
 impl Input for Decoder {
@@ -115,7 +115,7 @@ impl Input for Decoder {
             self.filled -= self.start;
             self.start = 0;
         }
-        let length = self.filled + ROOM;
+        let length = self.filled + READ_SIZE;
         if self.buffer.len() < length {
             // Doubled, but not beyond what is needed: whoever bounds the memory of many connections counts by that.
             let needed = length.max((2 * self.buffer.len()).min(self.needed()));
@@ -155,14 +155,14 @@ impl Decoder {
     /// Length of the buffer for what is coming, as far as that is known.
     fn needed(&self) -> usize {
         match self.state {
-            State::Data { end, length, .. } => end + length + 2 + ROOM,
-            _ if self.buffered() >= ROOM => LINE_MAX + ROOM,
+            State::Data { end, length, .. } => end + length + 2 + READ_SIZE,
+            _ if self.buffered() >= READ_SIZE => LINE_MAX + READ_SIZE,
             _ => SMALL,
         }
     }
 
     /// Another protocol that the client speaks, where that is why its connection is to be closed.
-    pub fn foreign(&self) -> Option<Greeting> {
+    pub fn foreign(&self) -> Option<ClientProtocol> {
         self.foreign
     }
 
@@ -174,34 +174,35 @@ impl Decoder {
     }
 
     /// The next request, into `request`.
-    pub fn next(&mut self, request: &mut Request) -> Next {
+    pub fn next(&mut self, request: &mut Request) -> DecoderOutput {
         loop {
             match self.state {
                 State::Start => {
                     let begun = &self.buffer[self.start..self.filled];
-                    if begun.is_empty() || Greeting::may_follow(begun) {
-                        return Next::Nothing;
+                    if begun.is_empty() || ClientProtocol::is_proxy_prefix(begun) {
+                        return DecoderOutput::Incomplete;
                     }
                     // Nothing of it is executed: lines of a request's body may be commands.
-                    self.foreign = Greeting::of(begun).filter(|greeting| *greeting != Greeting::Memcached);
+                    self.foreign =
+                        ClientProtocol::detect(begun).filter(|greeting| *greeting != ClientProtocol::Memcached);
                     if self.foreign.is_some() {
-                        return Next::Close;
+                        return DecoderOutput::Close;
                     }
                     if begun.contains(&b'\n') || begun.len() > SHORT_LINE_MAX {
                         self.state = State::Line;
                     } else {
-                        return Next::Nothing;
+                        return DecoderOutput::Incomplete;
                     }
                 }
                 State::Line => match self.line() {
-                    None => return Next::Nothing,
+                    None => return DecoderOutput::Incomplete,
                     Some((line, end)) => {
                         if let Some(next) = self.begin(line, end, request) {
                             return next;
                         }
                     }
                 },
-                State::SwallowLine => {
+                State::DiscardLine => {
                     let rest = &self.buffer[self.start..self.filled];
                     let end = rest.iter().position(|byte| *byte == b'\n');
                     let count = end.map_or(rest.len(), |end| end + 1);
@@ -209,23 +210,23 @@ impl Decoder {
                     match end {
                         Some(_) => self.state = State::Line,
                         None => {
-                            self.state = State::SwallowLine;
-                            return Next::Nothing;
+                            self.state = State::DiscardLine;
+                            return DecoderOutput::Incomplete;
                         }
                     }
                 }
-                State::Swallow(0) => self.state = State::Line,
-                State::Swallow(left) => {
+                State::DiscardData(0) => self.state = State::Line,
+                State::DiscardData(left) => {
                     let count = left.min(self.buffered());
                     if count == 0 {
-                        return Next::Nothing;
+                        return DecoderOutput::Incomplete;
                     }
                     self.take(count);
-                    self.state = State::Swallow(left - count);
+                    self.state = State::DiscardData(left - count);
                 }
                 State::Data { line, end, length, silent } => {
                     if self.buffered() < end + length + 2 {
-                        return Next::Nothing;
+                        return DecoderOutput::Incomplete;
                     }
                     let rest = &self.buffer[self.start..self.filled];
                     let (data, terminator) = rest[end..end + length + 2].split_at(length);
@@ -235,14 +236,14 @@ impl Decoder {
                     }
                     self.take(end + length + 2);
                     match (is_whole, silent) {
-                        (true, _) => return Next::Request,
-                        (false, false) => return Next::Reply(b"CLIENT_ERROR bad data chunk\r\n"),
+                        (true, _) => return DecoderOutput::Request,
+                        (false, false) => return DecoderOutput::Reply(b"CLIENT_ERROR bad data chunk\r\n"),
                         (false, true) => {}
                     }
                 }
                 State::Keys { line, end, fixed, at } => {
                     self.part(line, end, fixed, at, request);
-                    return Next::Request;
+                    return DecoderOutput::Request;
                 }
             }
         }
@@ -273,25 +274,25 @@ impl Decoder {
     }
 
     /// Begins a request with a line. `None`: go on in the new state.
-    fn begin(&mut self, line: usize, end: usize, request: &mut Request) -> Option<Next> {
+    fn begin(&mut self, line: usize, end: usize, request: &mut Request) -> Option<DecoderOutput> {
         if end == usize::MAX {
-            self.state = State::SwallowLine;
-            return Some(Next::Reply(b"CLIENT_ERROR line too long\r\n"));
+            self.state = State::DiscardLine;
+            return Some(DecoderOutput::Reply(b"CLIENT_ERROR line too long\r\n"));
         }
         let text = &self.buffer[self.start..][..line];
         // memcached's lines are C's strings.
         let line = text.iter().position(|byte| *byte == 0).unwrap_or(line);
         let text = &text[..line];
-        let verb = words(text).next().unwrap_or_default();
+        let verb = tokens(text).next().unwrap_or_default();
         match verb {
             b"get" | b"gets" | b"gat" | b"gats" => {
                 let fixed = if verb.starts_with(b"get") { 1 } else { 2 };
-                let has_parts = words(text).skip(fixed).nth(KEYS_PER_PART).is_some();
+                let has_parts = tokens(text).skip(fixed).nth(KEYS_PER_PART).is_some();
                 let is_wrong = |key: &&[u8]| !is_key(key) || fixed == 2 && !has_seconds(text);
-                match words(text).skip(fixed).find(is_wrong).filter(|_| has_parts) {
+                match tokens(text).skip(fixed).find(is_wrong).filter(|_| has_parts) {
                     // The executor refuses it. The other keys are not worth looking up: they would not be answered.
                     Some(key) => {
-                        request.fill(&words(text).take(fixed).chain([key]).collect::<Vec<_>>().join(&b' '), &[]);
+                        request.fill(&tokens(text).take(fixed).chain([key]).collect::<Vec<_>>().join(&b' '), &[]);
                     }
                     None if has_parts => {
                         self.state = State::Keys { line, end, fixed, at: 0 };
@@ -300,26 +301,26 @@ impl Decoder {
                     None => request.fill(text, &[]),
                 }
                 self.take(end);
-                Some(Next::Request)
+                Some(DecoderOutput::Request)
             }
             _ if !is_command(verb) => {
                 // A browser that was led here sends a form, whose fields would be the next commands.
-                let is_http = words(text).last().is_some_and(|word| word.starts_with(b"HTTP/"));
+                let is_http = tokens(text).last().is_some_and(|word| word.starts_with(b"HTTP/"));
                 self.take(end);
-                Some(if is_http { Next::Close } else { Next::Reply(ERROR) })
+                Some(if is_http { DecoderOutput::Close } else { DecoderOutput::Reply(ERROR) })
             }
             _ => match update(text) {
                 None => {
                     request.fill(text, &[]);
                     self.take(end);
-                    Some(Next::Request)
+                    Some(DecoderOutput::Request)
                 }
-                Some(Err(UpdateError { reply, silent, swallow })) => {
+                Some(Err(UpdateError { reply, silent, discard: swallow })) => {
                     self.take(end);
                     if let Some(length) = swallow {
-                        self.state = State::Swallow(length + 2);
+                        self.state = State::DiscardData(length + 2);
                     }
-                    (!silent).then_some(Next::Reply(reply))
+                    (!silent).then_some(DecoderOutput::Reply(reply))
                 }
                 // memcached takes the line's word for the size, too: what is too large is not waited for. Where the store's
                 // classes are smaller, the store says so.
@@ -328,8 +329,8 @@ impl Decoder {
                     let length = update.length;
                     request.fill(text, &[]);
                     self.take(end);
-                    self.state = State::Swallow(length + 2);
-                    Some(Next::Request)
+                    self.state = State::DiscardData(length + 2);
+                    Some(DecoderOutput::Request)
                 }
                 Some(Ok(update)) => {
                     let silent = update.silent && !update.is_meta;
@@ -345,9 +346,9 @@ impl Decoder {
         let line = &self.buffer[self.start..][..length];
         request.fill(&[], &[]);
         let mut done = at;
-        let first = words(line).take(fixed).map(|word| (word, true));
+        let first = tokens(line).take(fixed).map(|word| (word, true));
         let count = if at == 0 { fixed + KEYS_PER_PART } else { KEYS_PER_PART };
-        let others = words(&line[at..]).take(count).map(|word| (word, false));
+        let others = tokens(&line[at..]).take(count).map(|word| (word, false));
         for (word, again) in first.take(if at == 0 { 0 } else { fixed }).chain(others) {
             request.bytes.extend_from_slice(word);
             request.bytes.push(b' ');
@@ -356,8 +357,8 @@ impl Decoder {
             }
         }
         request.line = request.bytes.len();
-        request.more = words(&line[done..]).next().is_some();
-        if request.more {
+        request.has_more = tokens(&line[done..]).next().is_some();
+        if request.has_more {
             self.state = State::Keys { line: length, end, fixed, at: done };
         } else {
             self.take(end);

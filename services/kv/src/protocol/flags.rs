@@ -2,7 +2,7 @@
 
 use super::base64;
 use super::replies::BAD_FORMAT;
-use super::words::{signed, unsigned, words};
+use super::tokens::{signed, tokens, unsigned};
 use crate::store::Mode;
 
 const BAD_TOKEN: &[u8] = b"CLIENT_ERROR bad token in command line format\r\n";
@@ -10,7 +10,7 @@ pub(super) const TOO_MANY_FLAGS: &[u8] = b"CLIENT_ERROR options flags too long\r
 pub(super) const LONG_OPAQUE: &[u8] = b"CLIENT_ERROR opaque token too long\r\n";
 
 /// The most words of a meta command.
-pub(super) const FLAGGED_WORDS_MAX: usize = 19;
+pub(super) const META_TOKENS_MAX: usize = 19;
 /// The longest opaque, with its letter, in bytes.
 const OPAQUE_MAX: usize = 32;
 
@@ -45,7 +45,7 @@ impl Flags {
         let mut flags = Flags::default();
         let mut seen = [false; 127];
         let mut error = None;
-        for word in words(line).skip(start) {
+        for word in tokens(line).skip(start) {
             let (letter, value) = (word[0], &word[1..]);
             match seen.get_mut(usize::from(letter)) {
                 Some(seen) if !*seen => *seen = true,

@@ -1,21 +1,27 @@
 //! The meta commands: `mg`, `ms`, `md`, `ma`, `mn`, `me`. What comes back has the order in which it was asked for.
 
 use super::base64;
-use super::execute::{Executor, Refused};
-use super::flags::{FLAGGED_WORDS_MAX, Flags, LONG_OPAQUE, TOO_MANY_FLAGS, mode};
-use super::replies::{AROUND, BAD_FORMAT, ERROR, NOT_A_NUMBER, OUT_OF_MEMORY, TOO_LARGE};
-use super::words::{first, is_key, length, push_number, words};
+use super::execute::{ExecuteError, Executor};
+use super::flags::{Flags, LONG_OPAQUE, META_TOKENS_MAX, TOO_MANY_FLAGS, mode};
+use super::replies::{BAD_FORMAT, ERROR, NOT_A_NUMBER, OUT_OF_MEMORY, TOO_LARGE, VALUE_OVERHEAD};
+use super::tokens::{first_tokens, is_key, length, push_number, tokens};
 use crate::store::read::Deletion;
 use crate::store::stats::Counter;
-use crate::store::{Delta, DeltaOutcome, Found, Mode, Visit, Write, WriteOutcome, expires};
+use crate::store::{Delta, DeltaOutcome, ItemRef, Mode, RequestContext, Write, WriteOutcome, expires};
 
 /// Times that a missing number is made before another client's making and removing it is given up against.
 const VIVIFIED: usize = 3;
 
 impl Executor {
     /// `line` is a meta command's.
-    pub(super) fn meta(&self, line: &[u8], data: &[u8], visit: &Visit, out: &mut Vec<u8>) -> Result<(), Refused> {
-        let ([verb, key], count) = first::<2>(line);
+    pub(super) fn meta(
+        &self,
+        line: &[u8],
+        data: &[u8],
+        visit: &RequestContext,
+        out: &mut Vec<u8>,
+    ) -> Result<(), ExecuteError> {
+        let ([verb, key], count) = first_tokens::<2>(line);
         self.store().stats().count(Counter::CmdMeta);
         if verb == b"mn" {
             out.extend_from_slice(b"MN\r\n");
@@ -32,7 +38,7 @@ impl Executor {
         if verb == b"me" {
             return self.meta_debug(line, key, visit, out);
         }
-        if count > FLAGGED_WORDS_MAX {
+        if count > META_TOKENS_MAX {
             // memcached's words differ.
             let reply = if verb == b"mg" { b"CLIENT_ERROR options flags are too long\r\n" } else { TOO_MANY_FLAGS };
             out.extend_from_slice(reply);
@@ -53,7 +59,7 @@ impl Executor {
             out.extend_from_slice(LONG_OPAQUE);
             return Ok(());
         }
-        let ask = Ask { line, key: flags.binary_key.as_deref().unwrap_or(key), flags: &flags };
+        let ask = MetaCommand { line, key: flags.binary_key.as_deref().unwrap_or(key), flags: &flags };
         match verb {
             b"mg" => self.meta_get(&ask, visit, out),
             b"ms" => self.meta_set(&ask, data, visit, out),
@@ -62,16 +68,16 @@ impl Executor {
         }
     }
 
-    fn meta_get(&self, ask: &Ask<'_>, visit: &Visit, out: &mut Vec<u8>) -> Result<(), Refused> {
-        let mut look = |found: &Found<'_>, made: bool| {
-            if ask.flags.value && found.value_len() > visit.longest {
-                return Err(Refused::TooLong);
+    fn meta_get(&self, ask: &MetaCommand<'_>, visit: &RequestContext, out: &mut Vec<u8>) -> Result<(), ExecuteError> {
+        let mut look = |found: &ItemRef<'_>, made: bool| {
+            if ask.flags.value && found.value_len() > visit.reply_max {
+                return Err(ExecuteError::TooLong);
             }
             ask.hit(found, made, out);
             Ok(())
         };
         let hit = match ask.flags.vivify {
-            Some(_) => self.store().read_or_make(ask.key, ask.flags.binary_key.is_some(), visit, look)?,
+            Some(_) => self.store().read_or_create(ask.key, ask.flags.binary_key.is_some(), visit, look)?,
             None => self.store().read(ask.key, visit, |found| found.map(|found| look(found, false)))?,
         };
         self.count_read(ask.flags.exptime.is_some(), hit.is_some());
@@ -83,8 +89,14 @@ impl Executor {
         Ok(())
     }
 
-    fn meta_set(&self, ask: &Ask<'_>, data: &[u8], visit: &Visit, out: &mut Vec<u8>) -> Result<(), Refused> {
-        let promised = words(ask.line).nth(2).and_then(length);
+    fn meta_set(
+        &self,
+        ask: &MetaCommand<'_>,
+        data: &[u8],
+        visit: &RequestContext,
+        out: &mut Vec<u8>,
+    ) -> Result<(), ExecuteError> {
+        let promised = tokens(ask.line).nth(2).and_then(length);
         let write = ask.write(visit.now);
         let outcome = if promised != Some(data.len()) {
             // Its data block was not even waited for.
@@ -94,7 +106,7 @@ impl Executor {
             self.store().write(ask.key, data, &write, visit)?
         };
         if matches!(outcome, WriteOutcome::TooLarge | WriteOutcome::OutOfMemory) {
-            self.store().forget(ask.key, visit)?;
+            self.store().discard(ask.key, visit)?;
         }
         let start = out.len();
         match outcome {
@@ -114,7 +126,12 @@ impl Executor {
         Ok(())
     }
 
-    fn meta_delete(&self, ask: &Ask<'_>, visit: &Visit, out: &mut Vec<u8>) -> Result<(), Refused> {
+    fn meta_delete(
+        &self,
+        ask: &MetaCommand<'_>,
+        visit: &RequestContext,
+        out: &mut Vec<u8>,
+    ) -> Result<(), ExecuteError> {
         let deleted = self.store().delete_if(ask.key, visit, |found| {
             if ask.flags.cas.is_some_and(|cas| cas != found.cas()) {
                 return (Deletion::Keep, false);
@@ -136,7 +153,12 @@ impl Executor {
         Ok(())
     }
 
-    fn meta_arithmetic(&self, ask: &Ask<'_>, visit: &Visit, out: &mut Vec<u8>) -> Result<(), Refused> {
+    fn meta_arithmetic(
+        &self,
+        ask: &MetaCommand<'_>,
+        visit: &RequestContext,
+        out: &mut Vec<u8>,
+    ) -> Result<(), ExecuteError> {
         let up = match ask.flags.mode {
             None | Some(b'I' | b'+') => true,
             Some(b'D' | b'-') => false,
@@ -147,15 +169,15 @@ impl Executor {
         };
         let change = |exptime: i32| expires(exptime.into(), visit.now);
         let delta = Delta {
-            up,
-            by: ask.flags.delta.unwrap_or(1),
+            increment: up,
+            amount: ask.flags.delta.unwrap_or(1),
             cas: ask.flags.cas.filter(|cas| *cas != 0),
             expires: ask.flags.exptime.map(change),
         };
         for _ in 0..VIVIFIED {
             let mut made = false;
             let (value, cas, expired) = match self.store().add_delta(ask.key, &delta, visit)? {
-                DeltaOutcome::Is { value, cas, expired } => (value, cas, expired),
+                DeltaOutcome::Updated { value, cas, previous_expiry: expired } => (value, cas, expired),
                 DeltaOutcome::Exists => {
                     ask.answer(b"EX", out);
                     return Ok(());
@@ -198,8 +220,14 @@ impl Executor {
     }
 
     /// `me`, which has no flags but `b` behind the key.
-    fn meta_debug(&self, line: &[u8], key: &[u8], visit: &Visit, out: &mut Vec<u8>) -> Result<(), Refused> {
-        let ([_, _, flag], _) = first::<3>(line);
+    fn meta_debug(
+        &self,
+        line: &[u8],
+        key: &[u8],
+        visit: &RequestContext,
+        out: &mut Vec<u8>,
+    ) -> Result<(), ExecuteError> {
+        let ([_, _, flag], _) = first_tokens::<3>(line);
         let decoded = if flag == b"b" { base64::decode(key) } else { Some(key.to_vec()) };
         let Some(key) = decoded else {
             out.extend_from_slice(BAD_FORMAT);
@@ -216,7 +244,7 @@ impl Executor {
             let fetched = if found.was_fetched() { "yes" } else { "no" };
             let text = format!(
                 " exp={expires} la={} cas={} fetch={fetched} cls={} size={}\r\n",
-                found.unread_for(),
+                found.seconds_since_access(),
                 found.cas(),
                 found.class(),
                 found.size()
@@ -228,13 +256,13 @@ impl Executor {
 }
 
 /// A meta command.
-struct Ask<'a> {
+struct MetaCommand<'a> {
     line: &'a [u8],
     key: &'a [u8],
     flags: &'a Flags,
 }
 
-impl Ask<'_> {
+impl MetaCommand<'_> {
     fn write(&self, now: u32) -> Write {
         let mut mode = mode(self.flags).unwrap_or_default();
         if mode == Mode::Replace && self.flags.cas.is_some() {
@@ -251,22 +279,22 @@ impl Ask<'_> {
             client_flags: self.flags.client_flags,
             expires: expires(self.flags.exptime.unwrap_or(0).into(), now),
             cas,
-            stale_is_fine: self.flags.invalidate && cas != Some(0),
+            allow_stale: self.flags.invalidate && cas != Some(0),
             binary_key: self.flags.binary_key.is_some(),
         }
     }
 
     /// Answers `mg` for an item that was found, and updates it. `made`: it was made for this request.
-    fn hit(&self, found: &Found<'_>, made: bool, out: &mut Vec<u8>) {
+    fn hit(&self, found: &ItemRef<'_>, made: bool, out: &mut Vec<u8>) {
         if self.flags.value {
-            out.reserve(found.value_len() + self.line.len() + AROUND);
+            out.reserve(found.value_len() + self.line.len() + VALUE_OVERHEAD);
             out.extend_from_slice(b"VA ");
             push_number(found.value_len() as u64, out);
         } else {
             out.extend_from_slice(b"HD");
         }
         let mut won = false;
-        for word in words(self.line).skip(2) {
+        for word in tokens(self.line).skip(2) {
             let mut number = |letter: u8, number: u64| {
                 out.extend_from_slice(&[b' ', letter]);
                 push_number(number, out);
@@ -288,7 +316,7 @@ impl Ask<'_> {
                 },
                 b'c' => number(b'c', found.cas()),
                 b'f' => number(b'f', found.client_flags().into()),
-                b'l' => number(b'l', found.unread_for().into()),
+                b'l' => number(b'l', found.seconds_since_access().into()),
                 b'h' => number(b'h', found.was_fetched().into()),
                 b'O' => opaque(word, out),
                 b'k' => self.key(found.has_binary_key(), out),
@@ -304,7 +332,7 @@ impl Ask<'_> {
         }
         if won {
             out.extend_from_slice(b" W");
-            found.being_renewed();
+            found.mark_renewing();
         }
         out.extend_from_slice(b"\r\n");
         if self.flags.value {
@@ -312,13 +340,13 @@ impl Ask<'_> {
             out.extend_from_slice(b"\r\n");
         }
         if !self.flags.no_update {
-            found.fetched();
+            found.mark_fetched();
         }
     }
 
     /// Goes through the times that the command sets, in its order, from `expires` on. `each` sees every word in between.
     fn times(&self, made: bool, now: u32, expires_at: &mut u32, mut each: impl FnMut(&[u8], u32)) {
-        for word in words(self.line).skip(2) {
+        for word in tokens(self.line).skip(2) {
             let set = match word[0] {
                 b'T' => self.flags.exptime,
                 b'N' => self.flags.vivify.filter(|_| made),
@@ -378,7 +406,7 @@ impl Ask<'_> {
 
     fn echo(&self, cas: Option<u64>, out: &mut Vec<u8>) {
         let start = if self.line.starts_with(b"ms ") { 3 } else { 2 };
-        for word in words(self.line).skip(start) {
+        for word in tokens(self.line).skip(start) {
             match (word[0], cas) {
                 (b'O', _) => opaque(word, out),
                 (b'k', _) => self.key(self.flags.binary_key.is_some(), out),

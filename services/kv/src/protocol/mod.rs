@@ -14,13 +14,13 @@ mod execute;
 mod flags;
 mod meta;
 mod replies;
-mod show;
+mod stats;
 mod text;
+mod tokens;
 mod update;
-mod words;
 
-pub use decoder::{Decoder, LINE_MAX, Next, Request};
-pub use execute::{After, Concern, Executor, Refused};
+pub use decoder::{Decoder, DecoderOutput, LINE_MAX, Request};
+pub use execute::{ConnectionAction, ExecuteError, Executor, RequestScope};
 
 /// Answer to a request that is refused because the server has more to do than it can.
 pub const BUSY: &[u8] = b"SERVER_ERROR busy\r\n";

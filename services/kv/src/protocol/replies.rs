@@ -7,4 +7,4 @@ pub(super) const OUT_OF_MEMORY: &[u8] = b"SERVER_ERROR out of memory storing obj
 pub(super) const NOT_A_NUMBER: &[u8] = b"CLIENT_ERROR cannot increment or decrement non-numeric value\r\n";
 
 /// Room for what stands around a value, bytes: without it a long answer would be moved for its last few.
-pub(super) const AROUND: usize = 512;
+pub(super) const VALUE_OVERHEAD: usize = 512;

@@ -1,12 +1,12 @@
 //! The text commands. Mistakes are answered as memcached 1.6 answers them.
 
-use super::execute::{After, Executor, Refused};
-use super::replies::{AROUND, BAD_FORMAT, ERROR, NOT_A_NUMBER, OUT_OF_MEMORY, TOO_LARGE};
-use super::show;
+use super::execute::{ConnectionAction, ExecuteError, Executor};
+use super::replies::{BAD_FORMAT, ERROR, NOT_A_NUMBER, OUT_OF_MEMORY, TOO_LARGE, VALUE_OVERHEAD};
+use super::stats;
+use super::tokens::{first_tokens, is_key, push_number, seconds, tokens, unsigned};
 use super::update::{Update, is_silent};
-use super::words::{first, is_key, push_number, seconds, unsigned, words};
 use crate::store::stats::Counter;
-use crate::store::{Delta, DeltaOutcome, Found, Mode, Visit, Write, WriteOutcome, expires};
+use crate::store::{Delta, DeltaOutcome, ItemRef, Mode, RequestContext, Write, WriteOutcome, expires};
 
 const BAD_EXPTIME: &[u8] = b"CLIENT_ERROR invalid exptime argument\r\n";
 const BAD_DELTA: &[u8] = b"CLIENT_ERROR invalid numeric delta argument\r\n";
@@ -16,13 +16,13 @@ impl Executor {
         &self,
         update: &Update<'_>,
         data: &[u8],
-        visit: &Visit,
+        visit: &RequestContext,
         out: &mut Vec<u8>,
-    ) -> Result<(), Refused> {
+    ) -> Result<(), ExecuteError> {
         let outcome = if data.len() != update.length {
             // Its data block was not even waited for.
             if update.mode == Mode::Set && update.cas.is_none() {
-                self.store().forget(update.key, visit)?;
+                self.store().discard(update.key, visit)?;
             }
             self.store().stats().count(Counter::StoreTooLarge);
             WriteOutcome::TooLarge
@@ -50,8 +50,14 @@ impl Executor {
     }
 
     /// `get`, `gets`, `gat`, `gats`.
-    pub(super) fn get(&self, line: &[u8], more: bool, visit: &Visit, out: &mut Vec<u8>) -> Result<(), Refused> {
-        let mut keys = words(line);
+    pub(super) fn get(
+        &self,
+        line: &[u8],
+        more: bool,
+        visit: &RequestContext,
+        out: &mut Vec<u8>,
+    ) -> Result<(), ExecuteError> {
+        let mut keys = tokens(line);
         let verb = keys.next().unwrap_or_default();
         let mut exptime = None;
         if matches!(verb, b"gat" | b"gats") {
@@ -78,14 +84,14 @@ impl Executor {
             }
             let hit = self.store().read(key, visit, |found| {
                 let Some(found) = found else { return Ok(false) };
-                if out.len() + found.value_len() > visit.longest {
-                    return Err(Refused::TooLong);
+                if out.len() + found.value_len() > visit.reply_max {
+                    return Err(ExecuteError::TooLong);
                 }
                 if let Some(exptime) = exptime {
                     found.touch(exptime);
                 }
                 value(found, key, with_cas, out);
-                found.fetched();
+                found.mark_fetched();
                 Ok(true)
             })??;
             self.count_read(exptime.is_some(), hit);
@@ -97,8 +103,13 @@ impl Executor {
     }
 
     /// A command on one line that is no `get`.
-    pub(super) fn line(&self, line: &[u8], visit: &Visit, out: &mut Vec<u8>) -> Result<After, Refused> {
-        let ([verb, second, third, fourth], count) = first::<4>(line);
+    pub(super) fn execute_line(
+        &self,
+        line: &[u8],
+        visit: &RequestContext,
+        out: &mut Vec<u8>,
+    ) -> Result<ConnectionAction, ExecuteError> {
+        let ([verb, second, third, fourth], count) = first_tokens::<4>(line);
         let silent = is_silent(line);
         let reply: &[u8] = match (verb, count) {
             (b"incr" | b"decr", 3 | 4) => {
@@ -107,7 +118,7 @@ impl Executor {
                 if silent {
                     out.truncate(start);
                 }
-                return Ok(After::GoOn);
+                return Ok(ConnectionAction::Continue);
             }
             (b"delete", 2..=4) => {
                 let zero = |word: &[u8]| word == b"0";
@@ -130,9 +141,9 @@ impl Executor {
                 _ if !is_key(second) => BAD_FORMAT,
                 None => BAD_EXPTIME,
                 Some(exptime) => {
-                    let touch = |found: &Found<'_>| {
+                    let touch = |found: &ItemRef<'_>| {
                         found.touch(exptime);
-                        found.fetched();
+                        found.mark_fetched();
                     };
                     let hit = self.store().read(second, visit, |found| found.map(touch).is_some())?;
                     self.count_read(true, hit);
@@ -159,17 +170,17 @@ impl Executor {
                 b""
             }
             (b"stats", _) => {
-                show::stats(self, second, visit, out);
+                stats::stats(self, second, visit, out);
                 b""
             }
-            (b"quit", _) => return Ok(After::Close),
+            (b"quit", _) => return Ok(ConnectionAction::Close),
             (b"shutdown", _) => b"ERROR: shutdown not enabled\r\n",
             _ => ERROR,
         };
         if !silent || reply == ERROR {
             out.extend_from_slice(reply);
         }
-        Ok(After::GoOn)
+        Ok(ConnectionAction::Continue)
     }
 
     /// Counts a look at an item. As in memcached one that touches it is counted as a touch alone.
@@ -183,7 +194,14 @@ impl Executor {
         stats.count(if hit { hits } else { misses });
     }
 
-    fn delta(&self, up: bool, key: &[u8], by: &[u8], visit: &Visit, out: &mut Vec<u8>) -> Result<(), Refused> {
+    fn delta(
+        &self,
+        up: bool,
+        key: &[u8],
+        by: &[u8],
+        visit: &RequestContext,
+        out: &mut Vec<u8>,
+    ) -> Result<(), ExecuteError> {
         if !is_key(key) {
             out.extend_from_slice(BAD_FORMAT);
             return Ok(());
@@ -192,9 +210,9 @@ impl Executor {
             out.extend_from_slice(BAD_DELTA);
             return Ok(());
         };
-        let delta = Delta { up, by, cas: None, expires: None };
+        let delta = Delta { increment: up, amount: by, cas: None, expires: None };
         match self.store().add_delta(key, &delta, visit)? {
-            DeltaOutcome::Is { value, .. } => {
+            DeltaOutcome::Updated { value, .. } => {
                 push_number(value, out);
                 out.extend_from_slice(b"\r\n");
             }
@@ -207,8 +225,8 @@ impl Executor {
 }
 
 /// An item as `get` answers it.
-fn value(found: &Found<'_>, key: &[u8], with_cas: bool, out: &mut Vec<u8>) {
-    out.reserve(found.value_len() + key.len() + AROUND);
+fn value(found: &ItemRef<'_>, key: &[u8], with_cas: bool, out: &mut Vec<u8>) {
+    out.reserve(found.value_len() + key.len() + VALUE_OVERHEAD);
     out.extend_from_slice(b"VALUE ");
     out.extend_from_slice(key);
     out.push(b' ');

@@ -1,8 +1,8 @@
 //! The line of a command that is followed by a data block: all that tells where the next request begins.
 
-use super::flags::{FLAGGED_WORDS_MAX, Flags, LONG_OPAQUE, TOO_MANY_FLAGS, mode};
+use super::flags::{Flags, LONG_OPAQUE, META_TOKENS_MAX, TOO_MANY_FLAGS, mode};
 use super::replies::{BAD_FORMAT, ERROR};
-use super::words::{LENGTH_MAX, first, is_key, length, signed, unsigned, words};
+use super::tokens::{LENGTH_MAX, first_tokens, is_key, length, signed, tokens, unsigned};
 use crate::store::Mode;
 
 /// The line of a command that is followed by a data block.
@@ -24,12 +24,12 @@ pub(super) struct UpdateError {
     pub(super) reply: &'static [u8],
     pub(super) silent: bool,
     /// The length of its data block, if that is understood and thrown away.
-    pub(super) swallow: Option<usize>,
+    pub(super) discard: Option<usize>,
 }
 
 /// Reads the line of an update; `None` if it is no update.
 pub(super) fn update(line: &[u8]) -> Option<Result<Update<'_>, UpdateError>> {
-    let ([verb, key, client_flags, exptime, count, cas], words) = first::<6>(line);
+    let ([verb, key, client_flags, exptime, count, cas], words) = first_tokens::<6>(line);
     let (mode, has_cas) = match verb {
         b"set" => (Mode::Set, false),
         b"add" => (Mode::Add, false),
@@ -41,10 +41,10 @@ pub(super) fn update(line: &[u8]) -> Option<Result<Update<'_>, UpdateError>> {
         _ => return None,
     };
     let silent = is_silent(line);
-    let error = |swallow| Some(Err(UpdateError { reply: BAD_FORMAT, silent, swallow }));
+    let error = |swallow| Some(Err(UpdateError { reply: BAD_FORMAT, silent, discard: swallow }));
     let fewest = if has_cas { 6 } else { 5 };
     if !(fewest..=fewest + 1).contains(&words) {
-        return Some(Err(UpdateError { reply: ERROR, silent: false, swallow: None }));
+        return Some(Err(UpdateError { reply: ERROR, silent: false, discard: None }));
     }
     let numbers = (unsigned(client_flags), signed(exptime), length(count));
     let (Some(client_flags), Some(exptime), Some(length), true) = (numbers.0, numbers.1, numbers.2, is_key(key)) else {
@@ -63,7 +63,7 @@ pub(super) fn update(line: &[u8]) -> Option<Result<Update<'_>, UpdateError>> {
 
 /// Whether a line says itself that it wants no answer.
 pub(super) fn is_silent(line: &[u8]) -> bool {
-    let mut words = words(line);
+    let mut words = tokens(line);
     let verb = words.next().unwrap_or_default();
     // As many words as the shortest command that may say so. To other commands it is a key or nothing.
     let before = match verb {
@@ -78,15 +78,15 @@ pub(super) fn is_silent(line: &[u8]) -> bool {
 
 /// The line of `ms`, as far as it says where the next request begins.
 fn meta_update(line: &[u8]) -> Result<Update<'_>, UpdateError> {
-    let ([_, key, count], words) = first::<3>(line);
-    let error = |reply, swallow| Err(UpdateError { reply, silent: false, swallow });
+    let ([_, key, count], words) = first_tokens::<3>(line);
+    let error = |reply, swallow| Err(UpdateError { reply, silent: false, discard: swallow });
     if words < 2 {
         return error(ERROR, None);
     }
     if !is_key(key) || words == 2 {
         return error(BAD_FORMAT, None);
     }
-    if words > FLAGGED_WORDS_MAX {
+    if words > META_TOKENS_MAX {
         return error(TOO_MANY_FLAGS, None);
     }
     let Some(length) = length(count) else { return error(BAD_FORMAT, None) };

@@ -5,7 +5,7 @@ use crate::protocol::Executor;
 use crate::store::Store;
 use leeward_core::units::Nanos;
 use leeward_engine::{Config, Handle, Limits, ServerError};
-use leeward_host::Counts;
+use leeward_host::RequestCounts;
 use std::io;
 use std::ops::Deref;
 use std::sync::Arc;
@@ -31,14 +31,14 @@ impl Server {
     pub fn builder() -> Builder {
         let mut port = Config::default();
         port.limits.connections = 1024;
-        Builder { port }.patience(None, Nanos::from_secs(60), Nanos::from_secs(10))
+        Builder { port }.timeouts(None, Nanos::from_secs(60), Nanos::from_secs(10))
     }
 
     /// Takes no more connections and requests, sends the answers that it owes, and ends. Returns what became of all requests.
     ///
     /// # Errors
     /// What made a core end before its time.
-    pub fn stop(self) -> io::Result<Counts> {
+    pub fn stop(self) -> io::Result<RequestCounts> {
         self.0.stop()
     }
 }
@@ -57,18 +57,18 @@ impl Builder {
     /// The settings of another server: controller, cores, allocator, budget, io_uring, recording, connections. What a
     /// memcached client may do differently stays: see [`Builder::patience`].
     #[must_use]
-    pub fn like(self, config: &Config) -> Self {
-        let Limits { silence, part, stuck, .. } = self.port.limits;
-        let limits = Limits { silence, part, stuck, ..config.limits };
-        Builder { port: Config { limits, guests: self.port.guests, ..config.clone() } }
+    pub fn with_config(self, config: &Config) -> Self {
+        let Limits { idle_timeout: silence, request_timeout: part, write_timeout: stuck, .. } = self.port.limits;
+        let limits = Limits { idle_timeout: silence, request_timeout: part, write_timeout: stuck, ..config.limits };
+        Builder { port: Config { limits, event_sources: self.port.event_sources, ..config.clone() } }
     }
 
     /// How long a connection may be silent (`None`: for ever, clients keep connections), how long it may take for one
     /// request, and how long a peer may take nothing of what waits for it.
     #[must_use]
-    pub fn patience(mut self, silence: Option<Nanos>, part: Nanos, stuck: Nanos) -> Self {
+    pub fn timeouts(mut self, silence: Option<Nanos>, part: Nanos, stuck: Nanos) -> Self {
         let limits = &mut self.port.limits;
-        (limits.silence, limits.part, limits.stuck) = (silence, part, stuck);
+        (limits.idle_timeout, limits.request_timeout, limits.write_timeout) = (silence, part, stuck);
         self
     }
 
@@ -96,8 +96,8 @@ fn executor(store: &Arc<Store>, handle: &Handle<Memcached>, most: usize) -> Exec
         line(&"listen_disabled_num", &0);
         line(&"bytes_read", &counts.bytes_read);
         line(&"bytes_written", &counts.bytes_written);
-        line(&"busy_by_admission", &(counts.dropped - counts.refused_lock.min(counts.dropped)));
-        line(&"busy_by_lock", &counts.refused_lock);
+        line(&"busy_by_admission", &(counts.rejected - counts.rejected_by_lock.min(counts.rejected)));
+        line(&"busy_by_lock", &counts.rejected_by_lock);
         line(&"queueing_delay_ns", &shown.delay().0);
     };
     let statistics = move || told.statistics().to_json();

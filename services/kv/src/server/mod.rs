@@ -14,4 +14,4 @@ mod protocol;
 
 pub(crate) use builder::unix_seconds;
 pub use builder::{Builder, Server};
-pub use leeward_engine::{Counts, ServerError};
+pub use leeward_engine::{RequestCounts, ServerError};

@@ -2,20 +2,23 @@
 //! of different connections go through the run queues, and idle cores steal them.
 
 use super::unix_seconds;
-use crate::protocol::{After, Concern, Decoder, Executor, Next as Decoded, Refused, Request, TOO_LONG};
+use crate::protocol::{
+    ConnectionAction, Decoder, DecoderOutput as Decoded, ExecuteError, Executor, Request, RequestScope, TOO_LONG,
+};
 use crate::store::stats::Counter;
-use crate::store::{PAGE, Visit as StoreVisit};
+use crate::store::{PAGE, RequestContext as StoreVisit};
 use leeward_core::server::RejectReason;
 use leeward_core::units::{Method, Nanos, Tenant, Time};
 use leeward_engine::{
-    Account, After as Fate, DropReason, Ending, Greeting, Next, PeerIdentity, Protocol, Ran, Settled, Spares, Visit,
+    AnswerOutcome as Fate, ClientProtocol, CloseReason, ControllerSession, ExecuteOutcome, FreeBuffers, PeerIdentity,
+    PollContext, Protocol, ProtocolEvent, RejectCode, RequestOutcome,
 };
-use leeward_host::Desk;
+use leeward_host::ConnectionContext;
 use leeward_runtime::budget;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 /// A request's memory that is kept for the connection's next one, in bytes.
-const KEPT_REQUEST: usize = 16 * 1024;
+const REQUEST_CAPACITY_MAX: usize = 16 * 1024;
 /// Beginning of each answer that says that the server could not, whatever the client did.
 const FAILURE: &[u8] = b"SERVER_ERROR";
 
@@ -25,10 +28,10 @@ pub(super) struct Memcached {
 }
 
 /// A connection.
-pub(super) struct Conversation {
+pub(super) struct MemcachedConnection {
     decoder: Decoder,
     /// Account of the one request under way: the next one waits for its end, for they have an order.
-    account: Account,
+    session: ControllerSession,
     /// Where the next request is put.
     request: Request,
 }
@@ -36,27 +39,27 @@ pub(super) struct Conversation {
 /// An admitted request on its way to the store.
 pub(super) struct Call {
     request: Request,
-    arrived: Time,
+    arrival: Time,
     /// Queueing delay that it may spend.
-    may_spend: leeward_core::budget::Budget,
+    budget: leeward_core::budget::Budget,
     /// The longest answer that there is memory for, bytes.
-    longest: usize,
+    reply_max: usize,
 }
 
 /// A request's end. The request's memory is used again.
-pub(super) struct Done {
+pub(super) struct Completion {
     request: Request,
-    arrived: Time,
+    arrival: Time,
     reply: Vec<u8>,
-    end: End,
+    outcome: CallOutcome,
 }
 
 /// How a request has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum End {
-    Executed(After),
+enum CallOutcome {
+    Executed(ConnectionAction),
     /// The controller said no when its turn had come, or a lock was congested.
-    Dropped(DropReason),
+    Rejected(RejectCode),
     /// There was no memory for its answer.
     TooLong,
     /// A defect.
@@ -70,9 +73,9 @@ fn method_of(request: &Request) -> Method {
 
 /// Last words for a client of another protocol. As from memcached there are none for a browser, and for a client of the
 /// binary protocol, which could not read them.
-fn told(foreign: Option<Greeting>) -> String {
+fn greeting_error(foreign: Option<ClientProtocol>) -> String {
     match foreign {
-        None | Some(Greeting::Http | Greeting::Http2 | Greeting::MemcachedBinary) => String::new(),
+        None | Some(ClientProtocol::Http | ClientProtocol::Http2 | ClientProtocol::MemcachedBinary) => String::new(),
         Some(greeting) => format!("CLIENT_ERROR this port speaks memcached's text protocol, not {greeting}\r\n"),
     }
 }
@@ -83,157 +86,199 @@ impl Memcached {
     }
 
     /// Has a decoded request executed, or answers it at once.
-    fn begin(&mut self, conversation: &mut Conversation, visit: &mut Visit<'_, Call>) -> Next<Call> {
-        let concern = Executor::concern(&conversation.request);
-        if concern == Concern::Nothing {
+    fn begin(
+        &mut self,
+        conversation: &mut MemcachedConnection,
+        visit: &mut PollContext<'_, Call>,
+    ) -> ProtocolEvent<Call> {
+        let concern = Executor::scope(&conversation.request);
+        if concern == RequestScope::Connection {
             let now = StoreVisit::at(unix_seconds());
             let after = self.executor.execute(&conversation.request, &now, visit.out());
-            return if after == Ok(After::Close) { Next::End(Ending::QUIET) } else { Next::Handled };
+            return if after == Ok(ConnectionAction::Close) {
+                ProtocolEvent::Close(CloseReason::SILENT)
+            } else {
+                ProtocolEvent::Handled
+            };
         }
-        let is_admitted = concern == Concern::Items;
+        let is_admitted = concern == RequestScope::Items;
         if !is_admitted {
-            conversation.account.begin_unknown();
-        } else if let Err(reason) = conversation.account.admit(method_of(&conversation.request), visit) {
-            conversation.account.settle(visit.arrived(), Settled::Dropped(reason), visit);
-            conversation.say_busy(visit);
-            return Next::Refused;
+            conversation.session.begin_uncontrolled();
+        } else if let Err(reason) = conversation.session.admit(method_of(&conversation.request), visit) {
+            conversation.session.finish(visit.arrival(), RequestOutcome::Rejected(reason), visit);
+            conversation.reject_busy(visit);
+            return ProtocolEvent::Rejected;
         }
         let request = std::mem::take(&mut conversation.request);
         let longest = visit.longest_answer();
-        let call = Call { request, arrived: visit.arrived(), may_spend: visit.limits.budget, longest };
-        Next::Call { call, is_admitted }
+        let call = Call { request, arrival: visit.arrival(), budget: visit.limits.budget, reply_max: longest };
+        ProtocolEvent::Call { call, is_admitted }
     }
 }
 
-impl Conversation {
+impl MemcachedConnection {
     /// Refuses the request, and what belongs to it and has not been decoded.
-    fn say_busy(&mut self, visit: &mut Visit<'_, Call>) {
-        let words = Executor::busy(&self.request);
+    fn reject_busy(&mut self, visit: &mut PollContext<'_, Call>) {
+        let words = Executor::busy_reply(&self.request);
         visit.out().extend_from_slice(words);
         self.decoder.skip_parts();
     }
 }
 
 impl Protocol for Memcached {
-    type Connection = Conversation;
+    type Connection = MemcachedConnection;
     type Input = Decoder;
     type Call = Call;
-    type Done = Done;
+    type Completion = Completion;
 
-    const TURN: usize = 64;
+    const QUANTUM: usize = 64;
     const IS_SERIAL: bool = true;
     const HAS_TASKS: bool = false;
     const BOUNDS_ANSWERS: bool = true;
 
-    fn open(&mut self, visit: &mut Visit<'_, Call>) -> Conversation {
-        Conversation { decoder: Decoder::new(PAGE), account: Account::open(visit), request: Request::default() }
+    fn open(&mut self, visit: &mut PollContext<'_, Call>) -> MemcachedConnection {
+        MemcachedConnection {
+            decoder: Decoder::new(PAGE),
+            session: ControllerSession::open(visit),
+            request: Request::default(),
+        }
     }
 
-    fn identify(conversation: &mut Conversation, _: PeerIdentity, tenant: Tenant) {
-        conversation.account.count_for(tenant);
+    fn identify(conversation: &mut MemcachedConnection, _: PeerIdentity, tenant: Tenant) {
+        conversation.session.count_for(tenant);
     }
 
-    fn next(&mut self, conversation: &mut Conversation, visit: &mut Visit<'_, Call>) -> Next<Call> {
+    fn next(
+        &mut self,
+        conversation: &mut MemcachedConnection,
+        visit: &mut PollContext<'_, Call>,
+    ) -> ProtocolEvent<Call> {
         match conversation.decoder.next(&mut conversation.request) {
-            Decoded::Nothing => Next::Nothing,
-            Decoded::Close => Next::End(Ending::Protocol { code: 0, words: told(conversation.decoder.foreign()) }),
+            Decoded::Incomplete => ProtocolEvent::Incomplete,
+            Decoded::Close => ProtocolEvent::Close(CloseReason::Protocol {
+                code: 0,
+                message: greeting_error(conversation.decoder.foreign()),
+            }),
             Decoded::Reply(reply) => {
                 visit.out().extend_from_slice(reply);
-                Next::Handled
+                ProtocolEvent::Handled
             }
             Decoded::Request => self.begin(conversation, visit),
         }
     }
 
-    fn answer(&mut self, conversation: &mut Conversation, done: Done, visit: &mut Visit<'_, Call>) -> Fate {
-        let Done { request, arrived, reply, end } = done;
+    fn answer(
+        &mut self,
+        conversation: &mut MemcachedConnection,
+        done: Completion,
+        visit: &mut PollContext<'_, Call>,
+    ) -> Fate {
+        let Completion { request, arrival: arrived, reply, outcome: end } = done;
         let settled = match end {
-            End::Dropped(reason) => Settled::Dropped(reason),
-            End::Executed(_) => Settled::Answered { succeeded: !reply.starts_with(FAILURE) },
-            End::TooLong | End::Panicked => Settled::Answered { succeeded: false },
+            CallOutcome::Rejected(reason) => RequestOutcome::Rejected(reason),
+            CallOutcome::Executed(_) => RequestOutcome::Answered { succeeded: !reply.starts_with(FAILURE) },
+            CallOutcome::TooLong | CallOutcome::Panicked => RequestOutcome::Answered { succeeded: false },
         };
-        if !conversation.account.settle(arrived, settled, visit) {
-            return Fate::GoOn;
+        if !conversation.session.finish(arrived, settled, visit) {
+            return Fate::Continue;
         }
         conversation.request = request;
-        visit.say(reply);
-        if let Settled::Dropped(_) = settled {
-            conversation.say_busy(visit);
+        visit.write_owned(reply);
+        if let RequestOutcome::Rejected(_) = settled {
+            conversation.reject_busy(visit);
         }
-        if end == End::TooLong {
+        if end == CallOutcome::TooLong {
             visit.out().extend_from_slice(TOO_LONG);
             conversation.decoder.skip_parts();
         }
-        if conversation.request.capacity() > KEPT_REQUEST {
+        if conversation.request.capacity() > REQUEST_CAPACITY_MAX {
             // One large request is no reason to keep so much for ever.
             conversation.request = Request::default();
         }
         match end {
-            End::Executed(After::Close) => Fate::End(Ending::QUIET),
+            CallOutcome::Executed(ConnectionAction::Close) => Fate::Close(CloseReason::SILENT),
             // It may ask again, but not as fast as it can.
-            End::TooLong => Fate::Pause,
-            End::Panicked => Fate::End(Ending::Protocol { code: 0, words: "SERVER_ERROR internal error\r\n".into() }),
-            _ => Fate::GoOn,
+            CallOutcome::TooLong => Fate::Pause,
+            CallOutcome::Panicked => {
+                Fate::Close(CloseReason::Protocol { code: 0, message: "SERVER_ERROR internal error\r\n".into() })
+            }
+            _ => Fate::Continue,
         }
     }
 
-    fn credit(&mut self, conversation: &mut Conversation, visit: &mut Visit<'_, Call>) -> bool {
-        conversation.account.credit(visit);
+    fn send_credit(&mut self, conversation: &mut MemcachedConnection, visit: &mut PollContext<'_, Call>) -> bool {
+        conversation.session.credit(visit);
         false
     }
 
-    fn refuse(&mut self, conversation: &mut Conversation, why: Ending, visit: &mut Visit<'_, Call>) -> usize {
+    fn close_with(
+        &mut self,
+        conversation: &mut MemcachedConnection,
+        why: CloseReason,
+        visit: &mut PollContext<'_, Call>,
+    ) -> usize {
         let words = match &why {
-            Ending::ConnectionLimit => "ERROR Too many open connections\r\n",
-            Ending::Unencrypted => "SERVER_ERROR this port speaks TLS alone\r\n",
-            Ending::Stranger => "SERVER_ERROR no client of this certificate's name is taken\r\n",
-            Ending::SlowRequest => "CLIENT_ERROR the request has taken too long\r\n",
-            Ending::Protocol { words, .. } => words,
-            Ending::Stopping | Ending::Stopped | Ending::Silence => "",
+            CloseReason::ConnectionLimit => "ERROR Too many open connections\r\n",
+            CloseReason::Unencrypted => "SERVER_ERROR this port speaks TLS alone\r\n",
+            CloseReason::UnknownIdentity => "SERVER_ERROR no client of this certificate's name is taken\r\n",
+            CloseReason::SlowRequest => "CLIENT_ERROR the request has taken too long\r\n",
+            CloseReason::Protocol { message: words, .. } => words,
+            CloseReason::Stopping | CloseReason::Stopped | CloseReason::Silence => "",
         };
-        if why == Ending::ConnectionLimit {
+        if why == CloseReason::ConnectionLimit {
             self.executor.store().stats().count(Counter::RejectedConnections);
         }
         visit.out().extend_from_slice(words.as_bytes());
-        conversation.account.abandon(visit)
+        conversation.session.abandon(visit)
     }
 
-    fn close(&mut self, conversation: &mut Conversation, visit: &mut Visit<'_, Call>) -> usize {
-        conversation.account.abandon(visit)
+    fn close(&mut self, conversation: &mut MemcachedConnection, visit: &mut PollContext<'_, Call>) -> usize {
+        conversation.session.abandon(visit)
     }
 
-    fn input(conversation: &mut Conversation) -> &mut Decoder {
+    fn input(conversation: &mut MemcachedConnection) -> &mut Decoder {
         &mut conversation.decoder
     }
 
-    fn owed(conversation: &Conversation) -> usize {
-        conversation.account.owed()
+    fn unanswered(conversation: &MemcachedConnection) -> usize {
+        conversation.session.owed()
     }
 
     fn method(call: &Call) -> Method {
         method_of(&call.request)
     }
 
-    fn execute(&self, call: Call, arrived: Time, waited: Nanos, spares: &mut Spares) -> Ran<Done> {
-        let Call { request, mut may_spend, longest, .. } = call;
+    fn execute(
+        &self,
+        call: Call,
+        arrived: Time,
+        waited: Nanos,
+        spares: &mut FreeBuffers,
+    ) -> ExecuteOutcome<Completion> {
+        let Call { request, budget: mut may_spend, reply_max: longest, .. } = call;
         let mut reply = spares.take();
         may_spend.charge(waited);
-        let visit = StoreVisit { now: unix_seconds(), longest };
+        let visit = StoreVisit { now: unix_seconds(), reply_max: longest };
         let executed = AssertUnwindSafe(|| self.executor.execute(&request, &visit, &mut reply));
         let end = match catch_unwind(|| budget::with(may_spend, executed).0) {
-            Ok(Ok(after)) => End::Executed(after),
-            Ok(Err(Refused::Congested(_))) => End::Dropped(DropReason::Lock),
-            Ok(Err(Refused::TooLong)) => End::TooLong,
+            Ok(Ok(after)) => CallOutcome::Executed(after),
+            Ok(Err(ExecuteError::Congested(_))) => CallOutcome::Rejected(RejectCode::Lock),
+            Ok(Err(ExecuteError::TooLong)) => CallOutcome::TooLong,
             // A panic is a defect of one connection.
-            Err(_) => End::Panicked,
+            Err(_) => CallOutcome::Panicked,
         };
-        if end == End::Panicked {
+        if end == CallOutcome::Panicked {
             reply.clear();
         }
-        Ran::Done(Done { request, arrived, reply, end })
+        ExecuteOutcome::Done(Completion { request, arrival: arrived, reply, outcome: end })
     }
 
-    fn late(call: Call, reason: RejectReason) -> Done {
-        Done { request: call.request, arrived: call.arrived, reply: Vec::new(), end: End::Dropped(reason.into()) }
+    fn reject(call: Call, reason: RejectReason) -> Completion {
+        Completion {
+            request: call.request,
+            arrival: call.arrival,
+            reply: Vec::new(),
+            outcome: CallOutcome::Rejected(reason.into()),
+        }
     }
 }

@@ -2,16 +2,16 @@
 
 use super::item::{Header, mark};
 use super::stats::Counter;
-use super::{Congested, NoRoom, Store, Visit};
+use super::{AllocationError, Congested, RequestContext, Store};
 use crate::number::unsigned;
 
 /// How a number changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Delta {
     /// Up, over the end of 64 bits to 0; else down, to 0 at most.
-    pub up: bool,
+    pub increment: bool,
     /// By how much.
-    pub by: u64,
+    pub amount: u64,
     /// Only if the item's CAS id is this one.
     pub cas: Option<u64>,
     /// Another time to expire, in seconds since 1970; 0: never.
@@ -23,13 +23,13 @@ pub struct Delta {
 #[must_use]
 pub enum DeltaOutcome {
     /// The number is this now.
-    Is {
+    Updated {
         /// The number.
         value: u64,
         /// The item's new CAS id.
         cas: u64,
         /// When it was to expire before this change, in seconds since 1970; 0: never.
-        expired: u32,
+        previous_expiry: u32,
     },
     /// There is no such item.
     NotFound,
@@ -50,11 +50,14 @@ impl Store {
     ///
     /// # Errors
     /// Refused for a lock; nothing has changed.
-    pub fn add_delta(&self, key: &[u8], delta: &Delta, visit: &Visit) -> Result<DeltaOutcome, Congested> {
+    pub fn add_delta(&self, key: &[u8], delta: &Delta, visit: &RequestContext) -> Result<DeltaOutcome, Congested> {
         let hash = self.hash(key);
-        let (hits, misses) =
-            if delta.up { (Counter::IncrHits, Counter::IncrMisses) } else { (Counter::DecrHits, Counter::DecrMisses) };
-        let mut stripe = self.may_lock(self.stripe(hash))?;
+        let (hits, misses) = if delta.increment {
+            (Counter::IncrHits, Counter::IncrMisses)
+        } else {
+            (Counter::DecrHits, Counter::DecrMisses)
+        };
+        let mut stripe = self.lock_within_budget(self.stripe(hash))?;
         let Ok(chunk) = self.find(&mut stripe, hash, key, visit.now) else {
             self.stats.count(misses);
             return Ok(DeltaOutcome::NotFound);
@@ -70,7 +73,7 @@ impl Store {
         // A number that does not end there is none for us.
         let goes_on = length > text.len() && text.last().is_some_and(u8::is_ascii_digit);
         let Some(old) = unsigned(&text).filter(|_| !goes_on) else { return Ok(DeltaOutcome::NotANumber) };
-        let value = if delta.up { old.wrapping_add(delta.by) } else { old.saturating_sub(delta.by) };
+        let value = if delta.increment { old.wrapping_add(delta.amount) } else { old.saturating_sub(delta.amount) };
         let mut digits = value.to_string().into_bytes();
         let expired = item.expires();
         let expires = delta.expires.unwrap_or(expired);
@@ -94,13 +97,13 @@ impl Store {
             };
             match self.put(&mut stripe, Some(chunk), &header, key, &digits, visit) {
                 Ok(new) => cas = new,
-                Err(NoRoom::Refused(refused)) => return Err(refused),
-                Err(NoRoom::TooLarge | NoRoom::OutOfMemory) => return Ok(DeltaOutcome::OutOfMemory),
+                Err(AllocationError::Refused(refused)) => return Err(refused),
+                Err(AllocationError::TooLarge | AllocationError::OutOfMemory) => return Ok(DeltaOutcome::OutOfMemory),
             }
             drop(stripe);
             self.free(chunk);
         }
         self.stats.count(hits);
-        Ok(DeltaOutcome::Is { value, cas, expired })
+        Ok(DeltaOutcome::Updated { value, cas, previous_expiry: expired })
     }
 }

@@ -3,10 +3,10 @@
 use super::item::Item;
 use super::memory::Chunk;
 use super::stats::Counter;
-use super::{Congested, NoRoom, Store, Visit, item::mark};
+use super::{AllocationError, Congested, RequestContext, Store, item::mark};
 
 /// Items that one search for a victim looks at. Those that are locked are passed over.
-const LOOKED_AT: usize = 50;
+const SCAN_MAX: usize = 50;
 /// Items that one search sends back to the head because they have been read.
 const SECOND_CHANCES: usize = 16;
 /// Times that room is made before a request is told that there is none: others may take what was made.
@@ -14,11 +14,11 @@ const ATTEMPTS: usize = 8;
 
 impl Store {
     /// A chunk for an item of `size` bytes: a free one, or a victim's.
-    pub(super) fn allocate(&self, size: usize, visit: &Visit) -> Result<Chunk, NoRoom> {
-        let class = self.class(size).ok_or(NoRoom::TooLarge)?;
+    pub(super) fn allocate(&self, size: usize, visit: &RequestContext) -> Result<Chunk, AllocationError> {
+        let class = self.class(size).ok_or(AllocationError::TooLarge)?;
         for _ in 0..ATTEMPTS {
-            let mut slabs = self.may_lock(&self.slabs)?;
-            if let Some(chunk) = slabs.take(&self.memory, class) {
+            let mut slabs = self.lock_within_budget(&self.slabs)?;
+            if let Some(chunk) = slabs.allocate(&self.memory, class) {
                 return Ok(chunk);
             }
             drop(slabs);
@@ -29,21 +29,21 @@ impl Store {
                 break;
             }
         }
-        Err(NoRoom::OutOfMemory)
+        Err(AllocationError::OutOfMemory)
     }
 
     /// Evicts the item of `class` that was stored first and not read since, and takes its chunk.
-    fn evict(&self, class: usize, visit: &Visit) -> Result<Option<Chunk>, Congested> {
-        let mut lru = self.may_lock(&self.lrus[class])?;
+    fn evict(&self, class: usize, visit: &RequestContext) -> Result<Option<Chunk>, Congested> {
+        let mut lru = self.lock_within_budget(&self.lrus[class])?;
         let mut next = lru.tail();
         let mut chances = 0;
-        for _ in 0..LOOKED_AT {
+        for _ in 0..SCAN_MAX {
             let Some(chunk) = next else { break };
             next = lru.before(&self.memory, chunk);
             // The hash of what is in the list doesn't change. Only tried: its owner may be waiting for this list.
             let Some(mut stripe) = self.stripe(self.item(chunk).hash()).try_lock() else { continue };
             let item = self.item(chunk);
-            let is_dead = self.fate(item, visit.now).is_some();
+            let is_dead = self.miss_reason(item, visit.now).is_some();
             if !is_dead && item.marks() & mark::ACTIVE != 0 && chances < SECOND_CHANCES {
                 chances += 1;
                 item.set_marks(item.marks() & !mark::ACTIVE);
@@ -75,7 +75,7 @@ impl Store {
         };
         let (from, page, mut in_use, all) = {
             let mut slabs = self.slabs.lock();
-            let Some(from) = slabs.richest(class) else { return false };
+            let Some(from) = slabs.donor_class(class) else { return false };
             let Some(page) = slabs.oldest_page(from) else { return false };
             (from, page, slabs.close(from, page), slabs.chunks_per_page(from))
         };
@@ -99,7 +99,7 @@ impl Store {
     /// Evicts the item in `chunk`, if there is one and it is unused.
     fn take_out(&self, chunk: Chunk) -> bool {
         // Whether it is an item at all shows only in the table: this hash may be one that is just being written.
-        let hash = Item::of(&self.memory, chunk).hash();
+        let hash = Item::new(&self.memory, chunk).hash();
         let Some(mut stripe) = self.stripe(hash).try_lock() else { return false };
         if !stripe.remove(&self.memory, chunk) {
             return false;

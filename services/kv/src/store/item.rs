@@ -17,7 +17,7 @@ const TIMES: usize = 3;
 /// Length of the value and the client's flags.
 const VALUE: usize = 4;
 /// When it expires and the hash of its key.
-const FATE: usize = 5;
+const EXPIRY: usize = 5;
 
 /// Marks of an item.
 pub(super) mod mark {
@@ -61,7 +61,7 @@ fn word(low: u32, high: u32) -> u64 {
 }
 
 impl<'a> Item<'a> {
-    pub(super) fn of(memory: &'a Memory, chunk: Chunk) -> Self {
+    pub(super) fn new(memory: &'a Memory, chunk: Chunk) -> Self {
         Item(memory.words(chunk))
     }
 
@@ -79,7 +79,7 @@ impl<'a> Item<'a> {
         self.set(CAS, 0);
         self.set(TIMES, word(header.stored, header.stored));
         self.set(VALUE, word(value.len() as u32, header.client_flags));
-        self.set(FATE, word(header.expires, header.hash));
+        self.set(EXPIRY, word(header.expires, header.hash));
         memory::write(&self.0[HEADER..], key);
         memory::write(self.value_words(), value);
     }
@@ -98,7 +98,7 @@ impl<'a> Item<'a> {
     // ---- never changed while the item is linked ----
 
     pub(super) fn hash(self) -> u32 {
-        halves(self.get(FATE)).1
+        halves(self.get(EXPIRY)).1
     }
 
     pub(super) fn key_len(self) -> usize {
@@ -164,11 +164,11 @@ impl<'a> Item<'a> {
     }
 
     pub(super) fn expires(self) -> u32 {
-        halves(self.get(FATE)).0
+        halves(self.get(EXPIRY)).0
     }
 
     pub(super) fn set_expires(self, at: u32) {
-        self.set(FATE, word(at, halves(self.get(FATE)).1));
+        self.set(EXPIRY, word(at, halves(self.get(EXPIRY)).1));
     }
 
     pub(super) fn read_value(self, into: &mut Vec<u8>) {

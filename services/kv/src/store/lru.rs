@@ -30,15 +30,15 @@ impl Lru {
 
     /// The one before `chunk`, towards the head.
     pub(super) fn before(&self, memory: &Memory, chunk: Chunk) -> Option<Chunk> {
-        Item::of(memory, chunk).links().0.some()
+        Item::new(memory, chunk).links().0.some()
     }
 
     pub(super) fn push(&mut self, memory: &Memory, chunk: Chunk) {
-        Item::of(memory, chunk).set_links(Chunk::NONE, self.head);
+        Item::new(memory, chunk).set_links(Chunk::NONE, self.head);
         match self.head.some() {
             None => self.tail = chunk,
             Some(head) => {
-                let item = Item::of(memory, head);
+                let item = Item::new(memory, head);
                 item.set_links(chunk, item.links().1);
             }
         }
@@ -47,18 +47,18 @@ impl Lru {
     }
 
     pub(super) fn remove(&mut self, memory: &Memory, chunk: Chunk) {
-        let (before, after) = Item::of(memory, chunk).links();
+        let (before, after) = Item::new(memory, chunk).links();
         match before.some() {
             None => self.head = after,
             Some(before) => {
-                let item = Item::of(memory, before);
+                let item = Item::new(memory, before);
                 item.set_links(item.links().0, after);
             }
         }
         match after.some() {
             None => self.tail = before,
             Some(after) => {
-                let item = Item::of(memory, after);
+                let item = Item::new(memory, after);
                 item.set_links(before, item.links().1);
             }
         }

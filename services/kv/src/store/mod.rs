@@ -27,8 +27,8 @@ mod write;
 pub use config::{ConfigError, KEY_MAX, PAGE, StoreConfig};
 pub use delta::{Delta, DeltaOutcome};
 pub use leeward_runtime::locks::Congested;
-pub use read::Found;
-pub use slabs::ClassUse;
+pub use read::ItemRef;
+pub use slabs::ClassUsage;
 pub use write::{Mode, Write, WriteOutcome};
 
 use item::Item;
@@ -43,32 +43,32 @@ use table::Stripe;
 /// A request as the store sees it. How long it may still wait for locks is the running request's budget
 /// ([`leeward_runtime::budget`]); outside of one nothing is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Visit {
+pub struct RequestContext {
     /// Seconds since 1970.
     pub now: u32,
     /// The longest answer that may be made, in bytes, but for the words around its last value: a value that would make it longer is not read.
-    pub longest: usize,
+    pub reply_max: usize,
 }
 
-impl Visit {
+impl RequestContext {
     /// At `now`, with an answer of any length.
     pub const fn at(now: u32) -> Self {
-        Visit { now, longest: usize::MAX }
+        RequestContext { now, reply_max: usize::MAX }
     }
 }
 
 /// Why an item has no place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum NoRoom {
+pub(crate) enum AllocationError {
     Refused(Congested),
     TooLarge,
     /// Nothing is free and nothing can be evicted.
     OutOfMemory,
 }
 
-impl From<Congested> for NoRoom {
+impl From<Congested> for AllocationError {
     fn from(refused: Congested) -> Self {
-        NoRoom::Refused(refused)
+        AllocationError::Refused(refused)
     }
 }
 
@@ -109,13 +109,13 @@ pub struct Usage {
     /// Items in the hash table.
     pub items: usize,
     /// Of each class: items stored and evicted so far.
-    pub turnover: Vec<(u64, u64)>,
+    pub class_totals: Vec<(u64, u64)>,
     /// Buckets of the hash table.
     pub buckets: usize,
     /// Items in each class's LRU list.
-    pub listed: Vec<usize>,
+    pub lru_lengths: Vec<usize>,
     /// Use of each class, from the allocator.
-    pub classes: Vec<ClassUse>,
+    pub class_usage: Vec<ClassUsage>,
     /// Pages in use.
     pub pages: usize,
 }
@@ -166,7 +166,14 @@ impl Store {
         let (listed, turnover) =
             self.lrus.iter().map(|lru| lru.lock()).map(|lru| (lru.len(), (lru.stored, lru.evicted))).unzip();
         let slabs = self.slabs.lock();
-        Usage { items, buckets, listed, turnover, classes: slabs.usage(), pages: slabs.pages() }
+        Usage {
+            items,
+            buckets,
+            lru_lengths: listed,
+            class_totals: turnover,
+            class_usage: slabs.usage(),
+            pages: slabs.pages(),
+        }
     }
 
     /// The class of an item's size, from 1 as memcached counts, if it is not too large.
@@ -198,12 +205,12 @@ impl Store {
     }
 
     /// Waits for a lock unless that would cost more than the budget has. Every refusal is counted here.
-    fn may_lock<'a, T>(&self, lock: &'a Lock<T>) -> Result<MutexGuard<'a, T>, Congested> {
+    fn lock_within_budget<'a, T>(&self, lock: &'a Lock<T>) -> Result<MutexGuard<'a, T>, Congested> {
         lock.lock_unless_congested().inspect_err(|_| self.stats.count(Counter::Refused))
     }
 
     fn item(&self, chunk: Chunk) -> Item<'_> {
-        Item::of(&self.memory, chunk)
+        Item::new(&self.memory, chunk)
     }
 
     fn class(&self, size: usize) -> Option<usize> {
@@ -215,7 +222,7 @@ impl Store {
     }
 
     /// Why an item may no longer be served, if it may not.
-    fn fate(&self, item: Item<'_>, now: u32) -> Option<Counter> {
+    fn miss_reason(&self, item: Item<'_>, now: u32) -> Option<Counter> {
         let expires = item.expires();
         if expires != 0 && expires <= now {
             return Some(Counter::GetExpired);
@@ -229,7 +236,7 @@ impl Store {
     /// The item of `key` if it may be served. One that may not is removed on the way.
     fn find(&self, stripe: &mut Stripe, hash: u32, key: &[u8], now: u32) -> Result<Chunk, Option<Counter>> {
         let chunk = stripe.find(&self.memory, hash, key).ok_or(None)?;
-        match self.fate(self.item(chunk), now) {
+        match self.miss_reason(self.item(chunk), now) {
             None => Ok(chunk),
             Some(fate) => {
                 self.unlink(stripe, chunk);
@@ -249,7 +256,7 @@ impl Store {
 
     /// Gives a chunk that no other thread knows of back to the allocator, however long that takes.
     fn free(&self, chunk: Chunk) {
-        self.slabs.lock().give(&self.memory, chunk);
+        self.slabs.lock().free(&self.memory, chunk);
     }
 }
 

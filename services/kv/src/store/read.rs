@@ -4,18 +4,18 @@ use super::item::{Header, Item, mark};
 use super::memory::Chunk;
 use super::stats::Counter;
 use super::table::Stripe;
-use super::{Congested, NoRoom, Store, Visit, expires};
+use super::{AllocationError, Congested, RequestContext, Store, expires};
 use std::cell::Cell;
 
 /// An item that is there, under its lock.
-pub struct Found<'a> {
+pub struct ItemRef<'a> {
     pub(super) store: &'a Store,
     pub(super) item: Item<'a>,
     pub(super) now: u32,
     pub(super) marks: Cell<u16>,
 }
 
-impl Found<'_> {
+impl ItemRef<'_> {
     /// The client's flags.
     pub fn client_flags(&self) -> u32 {
         self.item.client_flags()
@@ -43,7 +43,7 @@ impl Found<'_> {
     }
 
     /// Seconds since it was last read or stored.
-    pub fn unread_for(&self) -> u32 {
+    pub fn seconds_since_access(&self) -> u32 {
         self.now.saturating_sub(self.item.accessed())
     }
 
@@ -78,7 +78,7 @@ impl Found<'_> {
     }
 
     /// Notes that it has been read.
-    pub fn fetched(&self) {
+    pub fn mark_fetched(&self) {
         self.item.set_accessed(self.now);
         self.mark(mark::FETCHED | mark::ACTIVE);
     }
@@ -95,7 +95,7 @@ impl Found<'_> {
     }
 
     /// Some client has been told to make it anew.
-    pub fn being_renewed(&self) {
+    pub fn mark_renewing(&self) {
         self.mark(mark::TOKEN_SENT);
     }
 
@@ -126,12 +126,12 @@ impl Store {
     pub fn read<R>(
         &self,
         key: &[u8],
-        visit: &Visit,
-        look: impl FnOnce(Option<&Found<'_>>) -> R,
+        visit: &RequestContext,
+        look: impl FnOnce(Option<&ItemRef<'_>>) -> R,
     ) -> Result<R, Congested> {
         let hash = self.hash(key);
-        let mut stripe = self.may_lock(self.stripe(hash))?;
-        let found = self.find_counted(&mut stripe, hash, key, visit).map(|chunk| self.found(chunk, visit.now));
+        let mut stripe = self.lock_within_budget(self.stripe(hash))?;
+        let found = self.find_counted(&mut stripe, hash, key, visit).map(|chunk| self.item_ref(chunk, visit.now));
         Ok(look(found.as_ref()))
     }
 
@@ -140,31 +140,31 @@ impl Store {
     ///
     /// # Errors
     /// Refused for a lock; nothing has changed, and `look` was not called.
-    pub(crate) fn read_or_make<R>(
+    pub(crate) fn read_or_create<R>(
         &self,
         key: &[u8],
         is_binary: bool,
-        visit: &Visit,
-        look: impl FnOnce(&Found<'_>, bool) -> R,
+        visit: &RequestContext,
+        look: impl FnOnce(&ItemRef<'_>, bool) -> R,
     ) -> Result<Option<R>, Congested> {
         let hash = self.hash(key);
-        let mut stripe = self.may_lock(self.stripe(hash))?;
+        let mut stripe = self.lock_within_budget(self.stripe(hash))?;
         if let Some(chunk) = self.find_counted(&mut stripe, hash, key, visit) {
-            return Ok(Some(look(&self.found(chunk, visit.now), false)));
+            return Ok(Some(look(&self.item_ref(chunk, visit.now), false)));
         }
         let marks = if is_binary { mark::KEY_BINARY } else { 0 };
         let header = Header { hash, client_flags: 0, expires: 0, stored: visit.now, marks };
         match self.put(&mut stripe, None, &header, key, b"", visit) {
             Ok(_) => {}
-            Err(NoRoom::Refused(refused)) => return Err(refused),
-            Err(NoRoom::TooLarge | NoRoom::OutOfMemory) => return Ok(None),
+            Err(AllocationError::Refused(refused)) => return Err(refused),
+            Err(AllocationError::TooLarge | AllocationError::OutOfMemory) => return Ok(None),
         }
         let made = stripe.find(&self.memory, hash, key);
-        Ok(made.map(|chunk| look(&self.found(chunk, visit.now), true)))
+        Ok(made.map(|chunk| look(&self.item_ref(chunk, visit.now), true)))
     }
 
     /// The item of `key` if it may be served. Otherwise the reason is counted.
-    fn find_counted(&self, stripe: &mut Stripe, hash: u32, key: &[u8], visit: &Visit) -> Option<Chunk> {
+    fn find_counted(&self, stripe: &mut Stripe, hash: u32, key: &[u8], visit: &RequestContext) -> Option<Chunk> {
         let found = self.find(stripe, hash, key, visit.now);
         if let Err(Some(fate)) = found {
             self.stats.count(fate);
@@ -180,16 +180,16 @@ impl Store {
     pub(crate) fn delete_if<R>(
         &self,
         key: &[u8],
-        visit: &Visit,
-        decide: impl FnOnce(&Found<'_>) -> (Deletion, R),
+        visit: &RequestContext,
+        decide: impl FnOnce(&ItemRef<'_>) -> (Deletion, R),
     ) -> Result<Option<R>, Congested> {
         let hash = self.hash(key);
-        let mut stripe = self.may_lock(self.stripe(hash))?;
+        let mut stripe = self.lock_within_budget(self.stripe(hash))?;
         let Ok(chunk) = self.find(&mut stripe, hash, key, visit.now) else {
             self.stats.count(Counter::DeleteMisses);
             return Ok(None);
         };
-        let found = self.found(chunk, visit.now);
+        let found = self.item_ref(chunk, visit.now);
         let (deletion, answer) = decide(&found);
         match deletion {
             Deletion::Keep => {}
@@ -200,7 +200,7 @@ impl Store {
                 self.stats.count(Counter::DeleteHits);
             }
             Deletion::Delete => {
-                let mut lru = self.may_lock(&self.lrus[self.memory.class(chunk)])?;
+                let mut lru = self.lock_within_budget(&self.lrus[self.memory.class(chunk)])?;
                 lru.remove(&self.memory, chunk);
                 drop(lru);
                 stripe.remove(&self.memory, chunk);
@@ -216,12 +216,12 @@ impl Store {
     ///
     /// # Errors
     /// Refused for a lock; nothing has changed.
-    pub fn delete(&self, key: &[u8], visit: &Visit) -> Result<bool, Congested> {
+    pub fn delete(&self, key: &[u8], visit: &RequestContext) -> Result<bool, Congested> {
         Ok(self.delete_if(key, visit, |_| (Deletion::Delete, ()))?.is_some())
     }
 
-    pub(super) fn found(&self, chunk: super::Chunk, now: u32) -> Found<'_> {
+    pub(super) fn item_ref(&self, chunk: super::Chunk, now: u32) -> ItemRef<'_> {
         let item = self.item(chunk);
-        Found { store: self, item, now, marks: Cell::new(item.marks()) }
+        ItemRef { store: self, item, now, marks: Cell::new(item.marks()) }
     }
 }

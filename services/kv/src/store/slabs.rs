@@ -10,7 +10,7 @@ use std::cmp::Reverse;
 pub(super) struct Slabs {
     classes: Vec<Class>,
     /// Places that were ever in use.
-    places: Vec<Place>,
+    page_states: Vec<PageState>,
     /// Pages that no class has: handed out from the last.
     free_pages: Vec<u32>,
     /// Pages in use.
@@ -30,9 +30,9 @@ struct Class {
 
 /// A page's free chunks.
 #[derive(Clone, Copy)]
-struct Place {
+struct PageState {
     /// The first that was given back; each leads to the next.
-    given: Chunk,
+    freed: Chunk,
     /// From this one on none was ever used by the page's class.
     fresh: usize,
     free: usize,
@@ -42,7 +42,7 @@ struct Place {
 
 /// Use of a class, from the allocator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct ClassUse {
+pub struct ClassUsage {
     /// Bytes per chunk.
     pub chunk: usize,
     /// Pages that it has.
@@ -58,24 +58,24 @@ impl Slabs {
         let class = |size: &usize| Class { size: *size, open: Vec::new(), free: 0, used: 0, pages: Vec::new() };
         Slabs {
             classes: chunk_sizes.iter().map(class).collect(),
-            places: Vec::new(),
+            page_states: Vec::new(),
             free_pages: (0..pages as u32).rev().collect(),
             pages: 0,
         }
     }
 
     /// A chunk of `class`: a free one, or one of a new page; `None` if there is neither.
-    pub(super) fn take(&mut self, memory: &Memory, class: usize) -> Option<Chunk> {
+    pub(super) fn allocate(&mut self, memory: &Memory, class: usize) -> Option<Chunk> {
         if self.classes[class].open.is_empty() {
             let page = self.free_pages.pop()?;
             self.give_page(memory, class, page);
         }
         let class = &mut self.classes[class];
         let page = *class.open.last()? as usize;
-        let place = &mut self.places[page];
-        let chunk = match place.given.some() {
+        let place = &mut self.page_states[page];
+        let chunk = match place.freed.some() {
             Some(chunk) => {
-                place.given = Item::of(memory, chunk).links().1;
+                place.freed = Item::new(memory, chunk).links().1;
                 chunk
             }
             None => {
@@ -93,11 +93,11 @@ impl Slabs {
     }
 
     /// Gives a chunk back.
-    pub(super) fn give(&mut self, memory: &Memory, chunk: Chunk) {
+    pub(super) fn free(&mut self, memory: &Memory, chunk: Chunk) {
         let class = &mut self.classes[memory.class(chunk)];
-        let place = &mut self.places[chunk.page()];
-        Item::of(memory, chunk).set_links(Chunk::NONE, place.given);
-        place.given = chunk;
+        let place = &mut self.page_states[chunk.page()];
+        Item::new(memory, chunk).set_links(Chunk::NONE, place.freed);
+        place.freed = chunk;
         place.free += 1;
         if place.free == 1 && !place.closed {
             class.open.push(chunk.page() as u32);
@@ -108,11 +108,11 @@ impl Slabs {
 
     fn give_page(&mut self, memory: &Memory, class: usize, page: u32) {
         let count = memory.open(page as usize, class);
-        let place = Place { given: Chunk::NONE, fresh: 0, free: count, closed: false };
-        if self.places.len() <= page as usize {
-            self.places.resize(page as usize + 1, Place { free: 0, ..place });
+        let place = PageState { freed: Chunk::NONE, fresh: 0, free: count, closed: false };
+        if self.page_states.len() <= page as usize {
+            self.page_states.resize(page as usize + 1, PageState { free: 0, ..place });
         }
-        self.places[page as usize] = place;
+        self.page_states[page as usize] = place;
         let class = &mut self.classes[class];
         class.pages.push(page);
         class.open.push(page);
@@ -121,7 +121,7 @@ impl Slabs {
     }
 
     /// The class from which a page would be missed least: the one with the most; of several the one that has least in its.
-    pub(super) fn richest(&self, except: usize) -> Option<usize> {
+    pub(super) fn donor_class(&self, except: usize) -> Option<usize> {
         let may_give = |index: &usize| *index != except && !self.classes[*index].pages.is_empty();
         let wealth = |index: &usize| {
             let class = &self.classes[*index];
@@ -140,7 +140,7 @@ impl Slabs {
     pub(super) fn close(&mut self, class: usize, page: u32) -> usize {
         self.classes[class].open.retain(|other| *other != page);
         let all = self.chunks_per_page(class);
-        let place = &mut self.places[page as usize];
+        let place = &mut self.page_states[page as usize];
         place.closed = true;
         all - place.free
     }
@@ -148,7 +148,7 @@ impl Slabs {
     /// Makes `page`, which was closed, one of `to` if all its chunks are free; else they are its class's again.
     pub(super) fn reassign(&mut self, memory: &Memory, class: usize, page: u32, to: usize) -> bool {
         let all = self.chunks_per_page(class);
-        let place = &mut self.places[page as usize];
+        let place = &mut self.page_states[page as usize];
         place.closed = false;
         let from = &mut self.classes[class];
         if place.free < all {
@@ -168,8 +168,8 @@ impl Slabs {
         super::config::PAGE / self.classes[class].size
     }
 
-    pub(super) fn usage(&self) -> Vec<ClassUse> {
-        let usage = |class: &Class| ClassUse {
+    pub(super) fn usage(&self) -> Vec<ClassUsage> {
+        let usage = |class: &Class| ClassUsage {
             chunk: class.size,
             pages: class.pages.len(),
             used: class.used,
@@ -194,36 +194,36 @@ mod tests {
     fn chunks_are_handed_out_once_up_to_the_last_page() {
         let sizes = [1 << 17, PAGE];
         let (memory, mut slabs) = (Memory::new(2, &sizes), Slabs::new(2, &sizes));
-        let taken: Vec<Chunk> = std::iter::from_fn(|| slabs.take(&memory, 0)).collect();
+        let taken: Vec<Chunk> = std::iter::from_fn(|| slabs.allocate(&memory, 0)).collect();
         assert_eq!(taken.iter().map(|chunk| chunk.0).collect::<HashSet<_>>().len(), 16);
-        assert_eq!(slabs.take(&memory, 1), None);
-        assert_eq!(slabs.usage()[0], ClassUse { chunk: 1 << 17, pages: 2, used: 16, free: 0 });
-        slabs.give(&memory, taken[3]);
-        assert_eq!(slabs.take(&memory, 0), Some(taken[3]));
+        assert_eq!(slabs.allocate(&memory, 1), None);
+        assert_eq!(slabs.usage()[0], ClassUsage { chunk: 1 << 17, pages: 2, used: 16, free: 0 });
+        slabs.free(&memory, taken[3]);
+        assert_eq!(slabs.allocate(&memory, 0), Some(taken[3]));
     }
 
     #[test]
     fn a_page_changes_hands_when_all_its_chunks_are_there() {
         let sizes = [1 << 17, PAGE];
         let (memory, mut slabs) = (Memory::new(2, &sizes), Slabs::new(2, &sizes));
-        let taken: Vec<Chunk> = std::iter::from_fn(|| slabs.take(&memory, 0)).collect();
-        let class = slabs.richest(1).unwrap();
+        let taken: Vec<Chunk> = std::iter::from_fn(|| slabs.allocate(&memory, 0)).collect();
+        let class = slabs.donor_class(1).unwrap();
         let page = slabs.oldest_page(class).unwrap();
         let (on_it, others): (Vec<Chunk>, Vec<Chunk>) =
             taken.into_iter().partition(|chunk| chunk.page() == page as usize);
-        slabs.give(&memory, on_it[0]);
+        slabs.free(&memory, on_it[0]);
         assert_eq!(slabs.close(class, page), 7);
-        on_it[1..7].iter().for_each(|chunk| slabs.give(&memory, *chunk));
-        assert_eq!(slabs.take(&memory, 0), None, "what is free there is nobody's");
+        on_it[1..7].iter().for_each(|chunk| slabs.free(&memory, *chunk));
+        assert_eq!(slabs.allocate(&memory, 0), None, "what is free there is nobody's");
         assert!(!slabs.reassign(&memory, class, page, 1), "one is in use");
-        assert_eq!(slabs.take(&memory, 0), Some(on_it[6]), "what is free there is its class's again");
+        assert_eq!(slabs.allocate(&memory, 0), Some(on_it[6]), "what is free there is its class's again");
         assert_eq!(slabs.close(class, page), 2);
-        on_it[6..].iter().for_each(|chunk| slabs.give(&memory, *chunk));
+        on_it[6..].iter().for_each(|chunk| slabs.free(&memory, *chunk));
         assert!(slabs.reassign(&memory, class, page, 1));
-        assert_eq!(slabs.take(&memory, 1), Some(Chunk::new(page as usize, 0)));
-        assert_eq!(slabs.take(&memory, 0), None);
-        others.iter().for_each(|chunk| slabs.give(&memory, *chunk));
-        let left: Vec<Chunk> = std::iter::from_fn(|| slabs.take(&memory, 0)).collect();
+        assert_eq!(slabs.allocate(&memory, 1), Some(Chunk::new(page as usize, 0)));
+        assert_eq!(slabs.allocate(&memory, 0), None);
+        others.iter().for_each(|chunk| slabs.free(&memory, *chunk));
+        let left: Vec<Chunk> = std::iter::from_fn(|| slabs.allocate(&memory, 0)).collect();
         assert!(left.len() == 8 && left.iter().all(|chunk| chunk.page() != page as usize));
         assert_eq!(slabs.pages(), 2);
     }
@@ -239,15 +239,15 @@ mod tests {
             for (step, number) in steps {
                 let number = usize::from(number);
                 match step {
-                    0..=2 => if let Some(chunk) = slabs.take(&memory, number % 3) {
+                    0..=2 => if let Some(chunk) = slabs.allocate(&memory, number % 3) {
                         prop_assert_eq!(memory.class(chunk), number % 3);
                         prop_assert!(!held.contains(&chunk));
                         prop_assert!(closed.is_none_or(|(_, page)| page as usize != chunk.page()));
                         held.push(chunk);
                     },
-                    3 if !held.is_empty() => slabs.give(&memory, held.swap_remove(number % held.len())),
+                    3 if !held.is_empty() => slabs.free(&memory, held.swap_remove(number % held.len())),
                     4 if closed.is_none() => {
-                        if let Some((class, page)) = slabs.richest(number % 3).and_then(|class| Some((class, slabs.oldest_page(class)?))) {
+                        if let Some((class, page)) = slabs.donor_class(number % 3).and_then(|class| Some((class, slabs.oldest_page(class)?))) {
                             let in_use = slabs.close(class, page);
                             prop_assert_eq!(in_use, held.iter().filter(|chunk| chunk.page() == page as usize).count());
                             closed = Some((class, page));

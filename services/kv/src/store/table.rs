@@ -32,7 +32,7 @@ impl Stripe {
     pub(super) fn find(&self, memory: &Memory, hash: u32, key: &[u8]) -> Option<Chunk> {
         let mut next = self.buckets[self.bucket(hash)];
         while let Some(chunk) = next.some() {
-            let item = Item::of(memory, chunk);
+            let item = Item::new(memory, chunk);
             if item.hash() == hash && item.has_key(key) {
                 return Some(chunk);
             }
@@ -46,7 +46,7 @@ impl Stripe {
         if self.items >= self.buckets.len() + self.buckets.len() / 2 && self.buckets.len() < 1 << 20 {
             self.grow(memory);
         }
-        let item = Item::of(memory, chunk);
+        let item = Item::new(memory, chunk);
         let bucket = self.bucket(item.hash());
         item.set_next(self.buckets[bucket]);
         self.buckets[bucket] = chunk;
@@ -55,7 +55,7 @@ impl Stripe {
 
     /// Whether it was there.
     pub(super) fn remove(&mut self, memory: &Memory, chunk: Chunk) -> bool {
-        let item = Item::of(memory, chunk);
+        let item = Item::new(memory, chunk);
         let bucket = self.bucket(item.hash());
         let mut place = self.buckets[bucket];
         if place == chunk {
@@ -64,7 +64,7 @@ impl Stripe {
             return true;
         }
         while let Some(before) = place.some() {
-            let before = Item::of(memory, before);
+            let before = Item::new(memory, before);
             place = before.next();
             if place == chunk {
                 before.set_next(item.next());
@@ -81,7 +81,7 @@ impl Stripe {
         for head in old {
             let mut next = head;
             while let Some(chunk) = next.some() {
-                let item = Item::of(memory, chunk);
+                let item = Item::new(memory, chunk);
                 next = item.next();
                 let bucket = self.bucket(item.hash());
                 item.set_next(self.buckets[bucket]);
@@ -112,7 +112,7 @@ mod tests {
                 let chunk = Chunk::new(0, number as usize);
                 if insert && !model.contains_key(&number) {
                     let header = Header { hash, client_flags: 0, expires: 0, stored: 0, marks: 0 };
-                    Item::of(&memory, chunk).write(&header, &key, b"");
+                    Item::new(&memory, chunk).write(&header, &key, b"");
                     stripe.insert(&memory, chunk);
                     model.insert(number, chunk);
                 } else if !insert {

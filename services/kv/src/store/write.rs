@@ -4,7 +4,7 @@ use super::item::{self, Header, mark};
 use super::memory::Chunk;
 use super::stats::Counter;
 use super::table::Stripe;
-use super::{Congested, NoRoom, Store, Visit};
+use super::{AllocationError, Congested, RequestContext, Store};
 
 /// When a value is stored and what of it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -34,7 +34,7 @@ pub struct Write {
     /// Only if the item's CAS id is this one.
     pub cas: Option<u64>,
     /// A lower CAS id than the item's is enough, but then what is stored counts as out of date.
-    pub stale_is_fine: bool,
+    pub allow_stale: bool,
     /// The client sent the key as base64.
     pub binary_key: bool,
 }
@@ -64,7 +64,7 @@ pub enum WriteOutcome {
 /// Decision by the conditions.
 enum Decision {
     Store { marks: u16, expires: u32 },
-    No(WriteOutcome),
+    Reject(WriteOutcome),
 }
 
 impl Store {
@@ -72,7 +72,13 @@ impl Store {
     ///
     /// # Errors
     /// Refused for a lock: what was there is there as before.
-    pub fn write(&self, key: &[u8], value: &[u8], write: &Write, visit: &Visit) -> Result<WriteOutcome, Congested> {
+    pub fn write(
+        &self,
+        key: &[u8],
+        value: &[u8],
+        write: &Write,
+        visit: &RequestContext,
+    ) -> Result<WriteOutcome, Congested> {
         debug_assert!(!key.is_empty() && key.len() <= super::KEY_MAX);
         self.stats.count(Counter::CmdSet);
         let outcome = if matches!(write.mode, Mode::Append | Mode::Prepend) {
@@ -87,15 +93,15 @@ impl Store {
                 }
                 Ok(outcome)
             }
-            Err(NoRoom::Refused(refused)) => Err(refused),
-            Err(NoRoom::TooLarge) => {
+            Err(AllocationError::Refused(refused)) => Err(refused),
+            Err(AllocationError::TooLarge) => {
                 self.stats.count(Counter::StoreTooLarge);
-                self.forget_unless_conditional(key, write, visit)?;
+                self.discard_unless_conditional(key, write, visit)?;
                 Ok(WriteOutcome::TooLarge)
             }
-            Err(NoRoom::OutOfMemory) => {
+            Err(AllocationError::OutOfMemory) => {
                 self.stats.count(Counter::StoreNoMemory);
-                self.forget_unless_conditional(key, write, visit)?;
+                self.discard_unless_conditional(key, write, visit)?;
                 Ok(WriteOutcome::OutOfMemory)
             }
         }
@@ -107,14 +113,14 @@ impl Store {
     }
 
     /// Removes the item that is there, which would be out of date if this was to be stored in any case.
-    fn forget_unless_conditional(&self, key: &[u8], write: &Write, visit: &Visit) -> Result<(), Congested> {
-        if write.mode == Mode::Set && write.cas.is_none() { self.forget(key, visit) } else { Ok(()) }
+    fn discard_unless_conditional(&self, key: &[u8], write: &Write, visit: &RequestContext) -> Result<(), Congested> {
+        if write.mode == Mode::Set && write.cas.is_none() { self.discard(key, visit) } else { Ok(()) }
     }
 
     /// Removes what is there and can't be replaced.
-    pub(crate) fn forget(&self, key: &[u8], visit: &Visit) -> Result<(), Congested> {
+    pub(crate) fn discard(&self, key: &[u8], visit: &RequestContext) -> Result<(), Congested> {
         let hash = self.hash(key);
-        let mut stripe = self.may_lock(self.stripe(hash))?;
+        let mut stripe = self.lock_within_budget(self.stripe(hash))?;
         if let Ok(chunk) = self.find(&mut stripe, hash, key, visit.now) {
             self.unlink(&mut stripe, chunk);
             drop(stripe);
@@ -124,7 +130,13 @@ impl Store {
     }
 
     /// The chunk is taken and filled before the item is locked.
-    fn replace(&self, key: &[u8], value: &[u8], write: &Write, visit: &Visit) -> Result<WriteOutcome, NoRoom> {
+    fn replace(
+        &self,
+        key: &[u8],
+        value: &[u8],
+        write: &Write,
+        visit: &RequestContext,
+    ) -> Result<WriteOutcome, AllocationError> {
         let hash = self.hash(key);
         let chunk = self.allocate(item::size(key.len(), value.len()), visit)?;
         let header = Header {
@@ -140,7 +152,7 @@ impl Store {
             // Nobody has seen it.
             self.free(chunk);
         }
-        outcome.map_err(NoRoom::Refused)
+        outcome.map_err(AllocationError::Refused)
     }
 
     fn replace_locked(
@@ -149,13 +161,13 @@ impl Store {
         key: &[u8],
         chunk: Chunk,
         write: &Write,
-        visit: &Visit,
+        visit: &RequestContext,
     ) -> Result<WriteOutcome, Congested> {
-        let mut stripe = self.may_lock(self.stripe(hash))?;
+        let mut stripe = self.lock_within_budget(self.stripe(hash))?;
         let old = self.find(&mut stripe, hash, key, visit.now).ok();
         let (marks, expires) = match self.decide(old, write) {
             Decision::Store { marks, expires } => (marks, expires),
-            Decision::No(outcome) => return Ok(outcome),
+            Decision::Reject(outcome) => return Ok(outcome),
         };
         let item = self.item(chunk);
         item.set_marks(item.marks() | marks);
@@ -175,20 +187,20 @@ impl Store {
                 // As with memcached, asking for it counts as using it.
                 let item = self.item(old);
                 item.set_marks(item.marks() | mark::ACTIVE);
-                Decision::No(WriteOutcome::NotStored)
+                Decision::Reject(WriteOutcome::NotStored)
             }
             (Mode::Add, None, _) => plainly,
-            (_, None, Some(_)) => Decision::No(WriteOutcome::NotFound),
-            (Mode::Replace, None, None) => Decision::No(WriteOutcome::NotStored),
+            (_, None, Some(_)) => Decision::Reject(WriteOutcome::NotFound),
+            (Mode::Replace, None, None) => Decision::Reject(WriteOutcome::NotStored),
             (_, Some(old), Some(cas)) => {
                 let item = self.item(old);
                 if cas == item.cas() {
                     plainly
-                } else if write.stale_is_fine && cas < item.cas() {
+                } else if write.allow_stale && cas < item.cas() {
                     let marks = mark::STALE | item.marks() & mark::TOKEN_SENT;
                     Decision::Store { marks, expires: item.expires() }
                 } else {
-                    Decision::No(WriteOutcome::Exists)
+                    Decision::Reject(WriteOutcome::Exists)
                 }
             }
             (_, _, None) => plainly,
@@ -196,9 +208,15 @@ impl Store {
     }
 
     /// Appending needs the item's length before it can ask for memory: all of it is under the item lock.
-    fn extend(&self, key: &[u8], value: &[u8], write: &Write, visit: &Visit) -> Result<WriteOutcome, NoRoom> {
+    fn extend(
+        &self,
+        key: &[u8],
+        value: &[u8],
+        write: &Write,
+        visit: &RequestContext,
+    ) -> Result<WriteOutcome, AllocationError> {
         let hash = self.hash(key);
-        let mut stripe = self.may_lock(self.stripe(hash))?;
+        let mut stripe = self.lock_within_budget(self.stripe(hash))?;
         let Ok(old) = self.find(&mut stripe, hash, key, visit.now) else {
             return Ok(WriteOutcome::NotStored);
         };
@@ -223,7 +241,7 @@ impl Store {
         };
         let cas = match self.put(&mut stripe, Some(old), &header, key, &whole, visit) {
             // What is there stays; memcached says no more about it either.
-            Err(NoRoom::TooLarge | NoRoom::OutOfMemory) => {
+            Err(AllocationError::TooLarge | AllocationError::OutOfMemory) => {
                 self.stats.count(Counter::StoreNoMemory);
                 return Ok(WriteOutcome::NotStored);
             }
@@ -242,21 +260,21 @@ impl Store {
         header: &Header,
         key: &[u8],
         value: &[u8],
-        visit: &Visit,
-    ) -> Result<u64, NoRoom> {
+        visit: &RequestContext,
+    ) -> Result<u64, AllocationError> {
         let chunk = self.allocate(item::size(key.len(), value.len()), visit)?;
         self.item(chunk).write(header, key, value);
         let linked = self.link(stripe, old, chunk);
         if linked.is_err() {
             self.free(chunk);
         }
-        linked.map_err(NoRoom::Refused)
+        linked.map_err(AllocationError::Refused)
     }
 
     /// Makes `chunk` the item of its key, in the place of `old`. The last lock that may refuse: after it nothing does.
     fn link(&self, stripe: &mut Stripe, old: Option<Chunk>, chunk: Chunk) -> Result<u64, Congested> {
         let class = self.memory.class(chunk);
-        let mut lru = self.may_lock(&self.lrus[class])?;
+        let mut lru = self.lock_within_budget(&self.lrus[class])?;
         lru.push(&self.memory, chunk);
         lru.stored += 1;
         let old_class = old.map(|old| self.memory.class(old));

@@ -2,7 +2,7 @@
 
 use super::until;
 use leeward_testkit::net::free_address;
-use leeward_testkit::require::Need;
+use leeward_testkit::require::Requirement;
 use std::io::ErrorKind;
 use std::net::SocketAddr;
 use std::process::{Child, Command, Stdio};
@@ -37,7 +37,7 @@ impl Memcached {
         let child = match command.stdout(Stdio::null()).stderr(Stdio::null()).spawn() {
             Ok(child) => child,
             Err(error) if error.kind() == ErrorKind::NotFound => {
-                Need::Memcached.missing("there is no memcached here (`scripts/setup kv`)");
+                Requirement::Memcached.missing("there is no memcached here (`scripts/setup kv`)");
                 return None;
             }
             Err(error) => panic!("{error}"),
@@ -56,7 +56,7 @@ impl Drop for Memcached {
 }
 
 /// Bytes as a failure shows them.
-pub(crate) fn shown(bytes: &[u8]) -> String {
+pub(crate) fn printable(bytes: &[u8]) -> String {
     let text: String =
         bytes.iter().take(600).flat_map(|byte| std::ascii::escape_default(*byte)).map(char::from).collect();
     if bytes.len() > 600 { format!("{text}... ({} bytes)", bytes.len()) } else { text }
@@ -64,7 +64,7 @@ pub(crate) fn shown(bytes: &[u8]) -> String {
 
 /// Whether two conversations are the same but for `l` and `t`, the seconds since the last use and until the end: the two
 /// programs' clocks tick apart, so that these may differ by a tick or two.
-pub(crate) fn alike(theirs: &[u8], ours: &[u8]) -> bool {
+pub(crate) fn is_equivalent(theirs: &[u8], ours: &[u8]) -> bool {
     let seconds = |word: &[u8]| -> Option<(u8, i64)> {
         let (&flag, digits) = word.split_first()?;
         let number = std::str::from_utf8(digits).ok()?.parse().ok()?;

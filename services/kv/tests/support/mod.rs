@@ -8,7 +8,7 @@ pub(crate) mod memcached;
 use leeward_core::units::Nanos;
 use leeward_kv::server::{Builder, Server};
 use leeward_kv::store::{Store, StoreConfig};
-use leeward_runtime::Idle;
+use leeward_runtime::IdlePolicy;
 pub(crate) use leeward_testkit::wait::until;
 use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -25,7 +25,7 @@ pub(crate) fn store() -> Arc<Store> {
 
 /// A server that sleeps when idle: tests share their CPUs.
 pub(crate) fn builder() -> Builder {
-    Server::builder().idle(Idle::Adaptive(Nanos::from_micros(20))).cores(2)
+    Server::builder().idle(IdlePolicy::Adaptive(Nanos::from_micros(20))).cores(2)
 }
 
 pub(crate) fn serve(store: &Arc<Store>) -> Server {

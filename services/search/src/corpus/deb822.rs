@@ -14,12 +14,12 @@ const TEXT_MAX: usize = 256 << 10;
 #[non_exhaustive]
 pub enum ParseError {
     /// A line is neither a field, nor a continuation, nor a comment.
-    #[error("line {line}: `{written}` is no field such as `Package: name`, and continues none")]
+    #[error("line {line}: `{excerpt}` is no field such as `Package: name`, and continues none")]
     Line {
         /// Its number, from 1.
         line: u64,
         /// Its beginning.
-        written: String,
+        excerpt: String,
     },
     /// Reading failed.
     #[error(transparent)]
@@ -28,9 +28,9 @@ pub enum ParseError {
 
 /// Which field the lines that follow continue.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Within {
+enum CurrentField {
     /// None: only a field may follow.
-    Nothing,
+    Outside,
     Description,
     /// A field of no interest.
     Other,
@@ -95,17 +95,17 @@ impl<R: BufRead> Paragraphs<R> {
 
     fn paragraph(&mut self) -> Result<Option<Document>, ParseError> {
         let mut document = Document::default();
-        let mut within = Within::Nothing;
+        let mut within = CurrentField::Outside;
         while let Some(line) = self.read_line()? {
             if line.trim().is_empty() {
                 if !document.title.is_empty() && !document.text.is_empty() {
                     return Ok(Some(document));
                 }
-                (document, within) = (Document::default(), Within::Nothing);
+                (document, within) = (Document::default(), CurrentField::Outside);
             } else if line.starts_with('#') {
-            } else if line.starts_with([' ', '\t']) && within != Within::Nothing {
+            } else if line.starts_with([' ', '\t']) && within != CurrentField::Outside {
                 let more = line.trim();
-                if within == Within::Description && document.text.len() + more.len() < TEXT_MAX {
+                if within == CurrentField::Description && document.text.len() + more.len() < TEXT_MAX {
                     document.text.push('\n');
                     // A blank line within a description is written as a dot.
                     document.text.push_str(if more == "." { "" } else { more });
@@ -114,15 +114,15 @@ impl<R: BufRead> Paragraphs<R> {
                 && !name.is_empty()
                 && name.bytes().all(|byte| byte.is_ascii_graphic())
             {
-                within = Within::Other;
+                within = CurrentField::Other;
                 if name.eq_ignore_ascii_case("Package") {
                     document.title = value.trim().into();
                 } else if name.eq_ignore_ascii_case("Description") || name.eq_ignore_ascii_case("Description-en") {
-                    within = Within::Description;
+                    within = CurrentField::Description;
                     document.text = value.trim().into();
                 }
             } else {
-                return Err(ParseError::Line { line: self.line, written: line.chars().take(40).collect() });
+                return Err(ParseError::Line { line: self.line, excerpt: line.chars().take(40).collect() });
             }
         }
         Ok((!document.title.is_empty() && !document.text.is_empty()).then_some(document))

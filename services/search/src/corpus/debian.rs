@@ -16,7 +16,7 @@ const SYSTEM: &str = "/var/lib/apt/lists";
 /// The most bytes of lists that are read, decompressed: some twenty times what there is.
 const LISTS_MAX: u64 = 1 << 30;
 /// As much as is kept of what the package manager complains of.
-const WORDS_MAX: u64 = 16 << 10;
+const MESSAGE_MAX: u64 = 16 << 10;
 
 /// Why there is no corpus.
 #[derive(Debug, thiserror::Error)]
@@ -161,7 +161,7 @@ fn get(state: &Path, tell: &mut dyn FnMut(Step<'_>)) -> Result<(), FetchError> {
     apt.args(["-q", "update"]).env("LC_ALL", "C");
     apt.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = apt.spawn().map_err(|source| FetchError::Program { program: "apt-get", source })?;
-    let complaints = child.stderr.take().map(|from| std::thread::spawn(move || words(from)));
+    let complaints = child.stderr.take().map(|from| std::thread::spawn(move || error_message(from)));
     if let Some(from) = child.stdout.take() {
         for line in BufReader::new(from).lines().map_while(Result::ok) {
             tell(Step::Getting(&line));
@@ -173,9 +173,9 @@ fn get(state: &Path, tell: &mut dyn FnMut(Step<'_>)) -> Result<(), FetchError> {
 }
 
 /// Complaint of a program, in one line of limited length.
-fn words(mut from: impl Read) -> String {
+fn error_message(mut from: impl Read) -> String {
     let mut bytes = Vec::new();
-    let _ = (&mut from).take(WORDS_MAX).read_to_end(&mut bytes);
+    let _ = (&mut from).take(MESSAGE_MAX).read_to_end(&mut bytes);
     // The rest must be taken, or the program waits for ever.
     let _ = io::copy(&mut from, &mut io::sink());
     let text = String::from_utf8_lossy(&bytes);
@@ -252,8 +252,8 @@ mod tests {
 
     #[test]
     fn complaints_are_one_line_of_bounded_length() {
-        assert_eq!(words(&b"E: one\n  two\n"[..]), "E: one two");
-        assert_eq!(words(&vec![b'x'; 1 << 20][..]).len(), 400);
+        assert_eq!(error_message(&b"E: one\n  two\n"[..]), "E: one two");
+        assert_eq!(error_message(&vec![b'x'; 1 << 20][..]).len(), 400);
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! The index against a search that looks at every document, on random collections and queries: however it is cut into
 //! segments, and whether its documents were there from the beginning or came later.
 
-use leeward_search::{Document, Found, Index, Layout, Matching, Query, token::words};
+use leeward_search::{Document, Index, Layout, MatchMode, Query, SearchResult, token::words};
 use proptest::prelude::*;
 use std::cmp::Reverse;
 
@@ -19,13 +19,13 @@ fn collection() -> impl Strategy<Value = Vec<Document>> {
 fn query() -> impl Strategy<Value = Query> {
     let words = prop::collection::vec("[a-eq]|[a-c][a-c]", 1..5);
     (words, any::<bool>(), 1usize..20).prop_map(|(words, all, results)| {
-        let matching = if all { Matching::All } else { Matching::Any };
+        let matching = if all { MatchMode::All } else { MatchMode::Any };
         Query::parse(&words.join(" "), matching, results).unwrap()
     })
 }
 
 /// BM25 as the books have it, with exact lengths: the index may differ by an eighth of a length.
-fn looked_through(documents: &[Document], query: &Query) -> Vec<(u32, f64)> {
+fn brute_force_search(documents: &[Document], query: &Query) -> Vec<(u32, f64)> {
     let split = |document: &Document| {
         let mut all = Vec::new();
         words(&document.title, |word| all.push(word.to_string()));
@@ -52,7 +52,7 @@ fn looked_through(documents: &[Document], query: &Query) -> Vec<(u32, f64)> {
             let length = if length < 32 { length } else { length / 4 * 4 };
             score += idf * times * 2.2 / (times + 1.2 * (0.25 + 0.75 * length as f64 / mean));
         }
-        let fits = if query.matching() == Matching::All { present == query.words().len() } else { present > 0 };
+        let fits = if query.mode() == MatchMode::All { present == query.words().len() } else { present > 0 };
         if fits {
             scored.push((number as u32, score));
         }
@@ -60,7 +60,7 @@ fn looked_through(documents: &[Document], query: &Query) -> Vec<(u32, f64)> {
     scored
 }
 
-fn check(found: &Found, expected: &[(u32, f64)], query: &Query) -> Result<(), TestCaseError> {
+fn check(found: &SearchResult, expected: &[(u32, f64)], query: &Query) -> Result<(), TestCaseError> {
     prop_assert_eq!(found.matches, expected.len() as u64);
     prop_assert_eq!(found.hits.len(), expected.len().min(query.results()));
     for hit in &found.hits {
@@ -78,7 +78,7 @@ fn check(found: &Found, expected: &[(u32, f64)], query: &Query) -> Result<(), Te
     Ok(())
 }
 
-fn ask(index: &Index, query: &Query) -> Found {
+fn ask(index: &Index, query: &Query) -> SearchResult {
     pollster::block_on(index.search(query)).unwrap()
 }
 
@@ -91,7 +91,7 @@ proptest! {
     ) {
         let index = Index::build(documents.clone(), Layout { segments, ..Layout::default() });
         for query in &queries {
-            check(&ask(&index, query), &looked_through(&documents, query), query)?;
+            check(&ask(&index, query), &brute_force_search(&documents, query), query)?;
         }
     }
 

@@ -2,24 +2,21 @@
 
 use leeward_search::query::{RESULTS_MAX, WORDS_MAX};
 use leeward_search::wire::{self, Page};
-use leeward_search::{Document, Entry, Found, Hit, Matching, Size, score::Score};
+use leeward_search::{Document, Hit, IndexSize, MatchMode, SearchResult, VocabularyEntry, score::Score};
 use proptest::prelude::*;
 
-fn found() -> impl Strategy<Value = Found> {
+fn search_result() -> impl Strategy<Value = SearchResult> {
     let hit = (any::<u32>(), any::<u32>(), "\\PC{0,20}").prop_map(|(document, score, title)| Hit {
         document,
         score: Score(score),
         title: title.into(),
     });
-    (any::<u64>(), prop::collection::vec(hit, 0..10)).prop_map(|(matches, hits)| Found { matches, hits })
+    (any::<u64>(), prop::collection::vec(hit, 0..10)).prop_map(|(matches, hits)| SearchResult { matches, hits })
 }
 
-fn entries() -> impl Strategy<Value = Vec<Entry>> {
-    let entry = (any::<u32>(), any::<u64>(), "[a-zö]{1,30}").prop_map(|(documents, occurrences, term)| Entry {
-        term: term.into(),
-        documents,
-        occurrences,
-    });
+fn entries() -> impl Strategy<Value = Vec<VocabularyEntry>> {
+    let entry = (any::<u32>(), any::<u64>(), "[a-zö]{1,30}")
+        .prop_map(|(documents, occurrences, term)| VocabularyEntry { term: term.into(), documents, occurrences });
     prop::collection::vec(entry, 0..20)
 }
 
@@ -29,7 +26,7 @@ proptest! {
         if let Ok(query) = wire::read_query(&bytes) {
             prop_assert!(query.words().len() <= WORDS_MAX && query.results() <= RESULTS_MAX);
         }
-        let _ = wire::read_found(&bytes);
+        let _ = wire::read_result(&bytes);
         let _ = wire::read_page(&bytes);
         let _ = wire::read_rank(&bytes);
         let _ = wire::read_document(&bytes);
@@ -37,14 +34,14 @@ proptest! {
     }
 
     #[test]
-    fn damaged_answers(found in found(), at in any::<prop::sample::Index>(), byte in any::<u8>(), cut in any::<prop::sample::Index>()) {
+    fn damaged_answers(found in search_result(), at in any::<prop::sample::Index>(), byte in any::<u8>(), cut in any::<prop::sample::Index>()) {
         let mut bytes = Vec::new();
-        wire::write_found(&found, &mut bytes);
-        prop_assert_eq!(wire::read_found(&bytes), Ok(found));
+        wire::write_result(&found, &mut bytes);
+        prop_assert_eq!(wire::read_result(&bytes), Ok(found));
         let place = at.index(bytes.len());
         bytes[place] = byte;
-        let _ = wire::read_found(&bytes);
-        prop_assert!(wire::read_found(&bytes[..cut.index(10)]).is_err());
+        let _ = wire::read_result(&bytes);
+        prop_assert!(wire::read_result(&bytes[..cut.index(10)]).is_err());
     }
 
     #[test]
@@ -57,13 +54,13 @@ proptest! {
         bytes.clear();
         wire::write_document(&document, &mut bytes);
         prop_assert_eq!(wire::read_document(&bytes), Ok(document));
-        let size = Size { documents: rank.into(), words: documents.into(), terms: 3, segments: 4 };
+        let size = IndexSize { documents: rank.into(), words: documents.into(), terms: 3, segments: 4 };
         bytes.clear();
         wire::write_size(&size, &mut bytes);
         prop_assert_eq!(wire::read_size(&bytes), Ok(size));
         bytes.clear();
-        wire::write_query("some words", Matching::All, 7, &mut bytes);
+        wire::write_query("some words", MatchMode::All, 7, &mut bytes);
         let query = wire::read_query(&bytes).unwrap();
-        prop_assert_eq!((query.matching(), query.results(), query.words().len()), (Matching::All, 7, 2));
+        prop_assert_eq!((query.mode(), query.results(), query.words().len()), (MatchMode::All, 7, 2));
     }
 }

@@ -5,34 +5,34 @@ use leeward_core::units::Nanos;
 use leeward_rpc::client::{CallError, Client};
 use leeward_rpc::server::Server;
 use leeward_rpc::wire::Method;
-use leeward_runtime::Idle;
+use leeward_runtime::IdlePolicy;
 use leeward_search::wire::{self, ADD, SEARCH, SIZE, VOCABULARY};
-use leeward_search::{Document, Index, Layout, Matching, Query, Search, corpus};
+use leeward_search::{Document, Index, Layout, MatchMode, Query, Search, corpus};
 use std::sync::Arc;
 
 const RTT: Nanos = Nanos::from_micros(30);
 /// So long that nothing is dropped for the machine's sake.
 const SLO: Nanos = Nanos::from_secs(20);
 
-struct Served {
+struct TestServer {
     server: Server,
     index: Arc<Index>,
 }
 
-fn serve(documents: Vec<Document>, layout: Layout) -> Served {
+fn serve(documents: Vec<Document>, layout: Layout) -> TestServer {
     let index = Arc::new(Index::build(documents, layout));
     let breakwater = leeward_controllers::builtin().find("breakwater").unwrap().clone();
     let server = Server::builder()
         .admission(&breakwater, Params::default())
         .objective(RTT, SLO)
         .cores(2)
-        .idle(Idle::Block)
+        .idle(IdlePolicy::Block)
         .start_async("127.0.0.1:0", Search::new(Arc::clone(&index)))
         .unwrap();
-    Served { server, index }
+    TestServer { server, index }
 }
 
-impl Served {
+impl TestServer {
     fn client(&self) -> Client {
         let breakwater = leeward_controllers::builtin().find("breakwater").unwrap().clone();
         Client::builder()
@@ -44,7 +44,7 @@ impl Served {
     }
 }
 
-fn query(text: &str, matching: Matching, results: u16) -> Vec<u8> {
+fn query(text: &str, matching: MatchMode, results: u16) -> Vec<u8> {
     let mut bytes = Vec::new();
     wire::write_query(text, matching, results, &mut bytes);
     bytes
@@ -55,10 +55,10 @@ fn a_query_is_answered_as_the_index_answers_it() {
     let served = serve(corpus::small(), Layout::default());
     let client = served.client();
     for (text, matching) in
-        [("credits of the pool", Matching::Any), ("queueing delay", Matching::All), ("zzz", Matching::Any)]
+        [("credits of the pool", MatchMode::Any), ("queueing delay", MatchMode::All), ("zzz", MatchMode::Any)]
     {
         let answer = client.call_blocking(SEARCH, query(text, matching, 5)).unwrap();
-        let found = wire::read_found(&answer.payload).unwrap();
+        let found = wire::read_result(&answer.payload).unwrap();
         let expected = pollster::block_on(served.index.search(&Query::parse(text, matching, 5).unwrap())).unwrap();
         assert_eq!(found, expected);
     }
@@ -105,13 +105,13 @@ fn what_is_added_is_found_at_once_by_everybody() {
                     wire::write_document(&Document { title: unique.clone(), text: text.into() }, &mut bytes);
                     let answer = client.call_blocking(ADD, bytes).unwrap();
                     let id = u32::from_le_bytes(answer.payload.try_into().unwrap());
-                    let answer = client.call_blocking(SEARCH, query(&unique, Matching::All, 1)).unwrap();
-                    let found = wire::read_found(&answer.payload).unwrap();
+                    let answer = client.call_blocking(SEARCH, query(&unique, MatchMode::All, 1)).unwrap();
+                    let found = wire::read_result(&answer.payload).unwrap();
                     assert_eq!((found.matches, found.hits[0].document), (1, id));
                     assert_eq!(&*found.hits[0].title, unique);
                     // Whoever asks meanwhile sees whole documents, in whatever number.
-                    let answer = client.call_blocking(SEARCH, query("common all", Matching::All, 100)).unwrap();
-                    let found = wire::read_found(&answer.payload).unwrap();
+                    let answer = client.call_blocking(SEARCH, query("common all", MatchMode::All, 100)).unwrap();
+                    let found = wire::read_result(&answer.payload).unwrap();
                     assert!(found.matches > number && found.hits.iter().all(|hit| !hit.title.is_empty()));
                 }
                 client.shut_down();
@@ -123,7 +123,8 @@ fn what_is_added_is_found_at_once_by_everybody() {
     assert_eq!((size.documents, size.words, size.terms), (180, 180 * 5, 184));
     // 25 full segments and the open one, but for merging.
     assert!(size.segments < 10, "{size:?}");
-    let common = pollster::block_on(served.index.search(&Query::parse("common", Matching::Any, 100).unwrap())).unwrap();
+    let common =
+        pollster::block_on(served.index.search(&Query::parse("common", MatchMode::Any, 100).unwrap())).unwrap();
     assert_eq!(common.matches, 180);
     served.server.stop().unwrap();
 }
@@ -151,7 +152,7 @@ fn what_is_no_request_is_a_failure_in_words() {
     }
     assert!(client.call_blocking(Method(77), b"").is_err());
     // The connection goes on.
-    assert!(client.call_blocking(SEARCH, query("server", Matching::Any, 1)).is_ok());
+    assert!(client.call_blocking(SEARCH, query("server", MatchMode::Any, 1)).is_ok());
     client.shut_down();
     served.server.stop().unwrap();
 }

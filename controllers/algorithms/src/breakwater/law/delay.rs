@@ -1,7 +1,7 @@
 //! Admission by queueing delay: the pool's step once per network round trip (Breakwater §3.2.1).
 
-use super::{Bounds, Law};
-use crate::breakwater::config::{Additive, Config};
+use super::{Law, PoolBounds};
+use crate::breakwater::config::{Config, IncreaseRounding};
 use crate::breakwater::pool::Pool;
 use leeward_core::server::Signals;
 use leeward_core::units::Nanos;
@@ -11,9 +11,9 @@ use leeward_core::units::Nanos;
 pub(crate) struct DelayLaw {
     alpha: f64,
     beta: f64,
-    additive: Additive,
+    additive: IncreaseRounding,
     target: Nanos,
-    bounds: Bounds,
+    bounds: PoolBounds,
     carry: f64,
     is_published: bool,
 }
@@ -23,44 +23,44 @@ impl DelayLaw {
         DelayLaw {
             alpha: config.alpha,
             beta: config.beta,
-            additive: config.additive.unwrap_or(Additive::Carried), // the published code
+            additive: config.additive.unwrap_or(IncreaseRounding::Carried), // the published code
             target: config.target,
-            bounds: Bounds::new(config),
+            bounds: PoolBounds::new(config),
             carry: 0.0,
             is_published: config.version.is_published(),
         }
     }
 
     /// Whether a measured delay is over its target: CPUs are overloaded.
-    pub(super) fn says_overloaded(&self, measured: Nanos) -> bool {
+    pub(super) fn is_overloaded(&self, measured: Nanos) -> bool {
         measured >= self.target
     }
 
     /// Credits that a period under the target adds.
     pub(super) fn increase(&self, pool: &Pool) -> f64 {
         let increase = self.alpha * pool.sessions() as f64;
-        if self.additive == Additive::AtLeastOne { increase.max(1.0) } else { increase }
+        if self.additive == IncreaseRounding::AtLeastOne { increase.max(1.0) } else { increase }
     }
 
     /// Runs one control period with measured delay `d_m`.
     pub(crate) fn step(&mut self, pool: &Pool, measured: Nanos) {
-        self.step_and(pool, measured, 0);
+        self.step_with_extra(pool, measured, 0);
     }
 
     /// The same, and adds `more` where it grows.
-    pub(super) fn step_and(&mut self, pool: &Pool, measured: Nanos, more: i64) {
+    pub(super) fn step_with_extra(&mut self, pool: &Pool, measured: Nanos, more: i64) {
         // A queue that cores work off by themselves costs nobody a credit.
-        if pool.is_calm() && self.says_overloaded(measured) {
+        if pool.is_calm() && self.is_overloaded(measured) {
             return self.bounds.enforce(pool);
         }
         let total = pool.total();
         let sessions = pool.sessions();
-        let next = if !self.says_overloaded(measured) {
+        let next = if !self.is_overloaded(measured) {
             // Breakwater §3.2.1, eq. 1 and 3; the published code carries the fraction instead of rounding it up.
             let increase = self.alpha * sessions as f64;
             match self.additive {
-                Additive::AtLeastOne => total + more + increase.max(1.0) as i64,
-                Additive::Carried => {
+                IncreaseRounding::AtLeastOne => total + more + increase.max(1.0) as i64,
+                IncreaseRounding::Carried => {
                     self.carry += increase;
                     let whole = self.carry as i64;
                     self.carry -= whole as f64;
@@ -95,13 +95,13 @@ impl Law for DelayLaw {
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
-    use crate::breakwater::config::Signal;
-    use leeward_core::params::{Params, Raw};
+    use crate::breakwater::config::PoolSignal;
+    use leeward_core::params::{Params, RawParam};
     use leeward_core::registry::Environment;
 
-    fn config(pairs: &[(&str, Raw)]) -> Config {
+    fn config(pairs: &[(&str, RawParam)]) -> Config {
         let environment = Environment::new(10, Nanos::from_micros(10), Nanos::from_micros(200));
-        Config::read(Signal::Delay, &Params::read(super::super::super::params::DELAY, pairs).unwrap(), &environment)
+        Config::read(PoolSignal::Delay, &Params::read(super::super::super::params::DELAY, pairs).unwrap(), &environment)
             .unwrap()
     }
 
@@ -127,7 +127,7 @@ mod tests {
 
     #[test]
     fn the_paper_adds_at_least_one() {
-        let mut law = DelayLaw::new(&config(&[("additive", Raw::Text("at_least_one".into()))]));
+        let mut law = DelayLaw::new(&config(&[("additive", RawParam::Text("at_least_one".into()))]));
         let pool = pool(50, 100);
         law.step(&pool, Nanos::ZERO);
         assert_eq!(pool.total(), 51);
@@ -145,7 +145,7 @@ mod tests {
 
     #[test]
     fn the_pool_stays_between_its_bounds() {
-        let mut law = DelayLaw::new(&config(&[("alpha", Raw::Number(100.0))]));
+        let mut law = DelayLaw::new(&config(&[("alpha", RawParam::Number(100.0))]));
         let pool = pool(10, 2);
         for _ in 0..20 {
             law.step(&pool, Nanos::from_secs(1));

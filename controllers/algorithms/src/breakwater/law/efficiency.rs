@@ -1,9 +1,9 @@
 //! Admission by efficiency: the pool grows while more load brings more responses (thesis Algorithm 1; Hoover Algorithm 1).
 //! For locks, and any bottleneck that the queues for CPUs don't show.
 
-use super::iteration::{End, Iterations};
-use super::{Bounds, Law};
-use crate::breakwater::config::{Additive, Config, Decrease};
+use super::iteration::{IterationEnd, IterationTracker};
+use super::{Law, PoolBounds};
+use crate::breakwater::config::{Config, Decrease, IncreaseRounding};
 use crate::breakwater::pool::Pool;
 use crate::breakwater::samples::Samples;
 use crate::published::Version;
@@ -12,7 +12,7 @@ use leeward_core::sync::Arc;
 
 /// Verdict of an iteration on the pool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Gain {
+pub(super) enum PoolStep {
     /// More load brings enough, or less load costs too much.
     Grow,
     /// The pool should shrink.
@@ -25,14 +25,14 @@ pub(super) struct Efficiency {
     version: Version,
     threshold: f64,
     drop_threshold: f64,
-    additive: Additive,
+    additive: IncreaseRounding,
     alpha: f64,
     beta: f64,
-    bounds: Bounds,
+    bounds: PoolBounds,
     /// Requests and responses per second in the last iteration.
-    last: (f64, f64),
+    last_rates: (f64, f64),
     /// The pool with its fraction; whatever else sets the pool has the last word.
-    exact: f64,
+    fractional_total: f64,
 }
 
 impl Efficiency {
@@ -41,27 +41,27 @@ impl Efficiency {
             version: config.version,
             threshold: config.efficiency_threshold,
             drop_threshold: config.drop_threshold,
-            additive: config.additive.unwrap_or(Additive::AtLeastOne), // thesis §2.3.2, eq. 2.3
+            additive: config.additive.unwrap_or(IncreaseRounding::AtLeastOne), // thesis §2.3.2, eq. 2.3
             alpha: config.alpha,
             beta: config.beta,
-            bounds: Bounds::new(config),
-            last: (0.0, 0.0),
-            exact: config.min_pool.into(),
+            bounds: PoolBounds::new(config),
+            last_rates: (0.0, 0.0),
+            fractional_total: config.min_pool.into(),
         }
     }
 
     /// Judges an iteration by the one before. A lull is no overload. The papers compare counts; here they are divided by the time counted, since
     /// an iteration follows its round trips and may have been extended: with counts, twice the time would look like twice the
     /// load and twice the throughput.
-    pub(super) fn judge(&mut self, end: &End, decrease: Decrease) -> Gain {
-        let End::Counted(iteration) = end else { return Gain::Grow };
+    pub(super) fn judge(&mut self, end: &IterationEnd, decrease: Decrease) -> PoolStep {
+        let IterationEnd::Counted(iteration) = end else { return PoolStep::Grow };
         let seconds = match self.version {
-            Version::Extended => iteration.counted.as_secs_f64(),
+            Version::Extended => iteration.duration.as_secs_f64(),
             Version::Published => 1.0, // counts
         };
         let (received, responses) = (iteration.received as f64 / seconds, iteration.responses as f64 / seconds);
-        let (more_in, more_out) = (received - self.last.0, responses - self.last.1);
-        self.last = (received, responses);
+        let (more_in, more_out) = (received - self.last_rates.0, responses - self.last_rates.1);
+        self.last_rates = (received, responses);
         // 0/0 is not in the papers: where nothing has changed, one credit more is the next experiment. A pool at its least
         // would otherwise stay there for as long as its clients keep their pace.
         let unchanged = more_in == 0.0 && more_out == 0.0 && !self.version.is_published();
@@ -72,8 +72,8 @@ impl Efficiency {
             Decrease::Additive if more_in > 0.0 => more_out > self.threshold * more_in,
             Decrease::Additive => -more_out > self.threshold * -more_in,
         };
-        let drops_too_much = iteration.drops as f64 > self.drop_threshold * iteration.received as f64;
-        if (gained || unchanged) && !drops_too_much { Gain::Grow } else { Gain::Shrink }
+        let drops_too_much = iteration.rejections as f64 > self.drop_threshold * iteration.received as f64;
+        if (gained || unchanged) && !drops_too_much { PoolStep::Grow } else { PoolStep::Shrink }
     }
 
     /// Keeps the pool where it is while an iteration lasts.
@@ -82,19 +82,19 @@ impl Efficiency {
     }
 
     /// Moves the pool by one step.
-    pub(super) fn step(&mut self, pool: &Pool, gain: Gain, decrease: Decrease) {
+    pub(super) fn step(&mut self, pool: &Pool, gain: PoolStep, decrease: Decrease) {
         match (gain, decrease) {
-            (Gain::Grow, _) => self.add(pool, 1.0),
-            (Gain::Shrink, Decrease::Multiplicative) => {
+            (PoolStep::Grow, _) => self.add(pool, 1.0),
+            (PoolStep::Shrink, Decrease::Multiplicative) => {
                 let part = self.beta.min(1.0);
                 self.change(pool, |exact| exact * (1.0 - part));
             }
-            (Gain::Shrink, Decrease::Additive) => self.add(pool, -1.0),
+            (PoolStep::Shrink, Decrease::Additive) => self.add(pool, -1.0),
         }
     }
 
     /// Takes this share of what a multiplicative step takes.
-    pub(super) fn take_part(&mut self, pool: &Pool, share: f64) {
+    pub(super) fn shrink_by(&mut self, pool: &Pool, share: f64) {
         let part = self.beta.min(1.0) * share;
         self.change(pool, |exact| exact * (1.0 - part));
     }
@@ -108,17 +108,17 @@ impl Efficiency {
     /// a: the credits that one step adds.
     pub(super) fn increase(&self, pool: &Pool) -> f64 {
         let increase = self.alpha * pool.sessions() as f64;
-        if self.additive == Additive::AtLeastOne { increase.max(1.0) } else { increase }
+        if self.additive == IncreaseRounding::AtLeastOne { increase.max(1.0) } else { increase }
     }
 
     fn change(&mut self, pool: &Pool, to: impl FnOnce(f64) -> f64) {
         // The fraction counts: of 20 credits, 2 % is less than one.
-        if self.exact as i64 != pool.total() || self.version.is_published() {
-            self.exact = pool.total() as f64;
+        if self.fractional_total as i64 != pool.total() || self.version.is_published() {
+            self.fractional_total = pool.total() as f64;
         }
-        let most = self.bounds.most(pool.sessions()) as f64;
-        self.exact = to(self.exact).clamp(self.bounds.min_pool as f64, most);
-        pool.set_total(self.exact as i64);
+        let most = self.bounds.max_total(pool.sessions()) as f64;
+        self.fractional_total = to(self.fractional_total).clamp(self.bounds.min_pool as f64, most);
+        pool.set_total(self.fractional_total as i64);
     }
 }
 
@@ -126,7 +126,7 @@ impl Efficiency {
 #[derive(Debug)]
 pub(crate) struct EfficiencyLaw {
     samples: Arc<Samples>,
-    iterations: Iterations,
+    iterations: IterationTracker,
     efficiency: Efficiency,
     decrease: Decrease,
 }
@@ -135,7 +135,7 @@ impl EfficiencyLaw {
     pub(crate) fn new(config: &Config, samples: Arc<Samples>) -> Self {
         EfficiencyLaw {
             samples,
-            iterations: Iterations::new(config),
+            iterations: IterationTracker::new(config),
             efficiency: Efficiency::new(config),
             decrease: config.decrease.unwrap_or(Decrease::Multiplicative), // thesis Algorithm 1
         }
@@ -144,7 +144,7 @@ impl EfficiencyLaw {
 
 impl Law for EfficiencyLaw {
     fn tick(&mut self, pool: &Pool, signals: &Signals) {
-        pool.set_binding(true);
+        pool.set_reclaims_last_credit(true);
         match self.iterations.tick(pool, signals, &self.samples.totals()) {
             Some(end) => {
                 let gain = self.efficiency.judge(&end, self.decrease);
@@ -157,29 +157,35 @@ impl Law for EfficiencyLaw {
 
 #[cfg(all(test, not(loom)))]
 mod tests {
-    use super::super::iteration::Iteration;
+    use super::super::iteration::IterationCounts;
     use super::*;
-    use crate::breakwater::config::Signal;
+    use crate::breakwater::config::PoolSignal;
     use crate::breakwater::params;
-    use leeward_core::params::{Params, Raw};
+    use leeward_core::params::{Params, RawParam};
     use leeward_core::registry::Environment;
     use leeward_core::units::Nanos;
 
-    fn efficiency(pairs: &[(&str, Raw)]) -> Efficiency {
+    fn efficiency(pairs: &[(&str, RawParam)]) -> Efficiency {
         let environment = Environment::new(10, Nanos::from_micros(10), Nanos::from_micros(200));
         let params = Params::read(params::EFFICIENCY, pairs).unwrap();
-        Efficiency::new(&Config::read(Signal::Efficiency, &params, &environment).unwrap())
+        Efficiency::new(&Config::read(PoolSignal::Efficiency, &params, &environment).unwrap())
     }
 
-    fn counted(counted_us: u64, received: u64, responses: u64, drops: u64) -> End {
+    fn counted(counted_us: u64, received: u64, responses: u64, drops: u64) -> IterationEnd {
         let counted = Nanos::from_micros(counted_us);
-        End::Counted(Iteration { counted, received, responses, drops, ..Iteration::default() })
+        IterationEnd::Counted(IterationCounts {
+            duration: counted,
+            received,
+            responses,
+            rejections: drops,
+            ..IterationCounts::default()
+        })
     }
 
     /// After 1,000 requests and 800 responses in 100 µs: what the next iteration says by the thesis, and by Hoover.
     #[test]
     fn what_more_or_less_load_has_brought() {
-        use Gain::{Grow, Shrink};
+        use PoolStep::{Grow, Shrink};
         for (next, thesis, hoover, why) in [
             (counted(100, 1_100, 890, 0), Grow, Grow, "more for more"),
             (counted(100, 1_100, 805, 0), Shrink, Shrink, "less than a tenth of what came more"),
@@ -193,10 +199,10 @@ mod tests {
             (counted(200, 2_200, 1_780, 0), Grow, Grow, "rates count, not counts"),
             (counted(200, 2_000, 1_600, 0), Grow, Grow, "the same rates in twice the time"),
             (counted(100, 1_100, 890, 300), Shrink, Shrink, "more for more, but a quarter is dropped"),
-            (End::Lull, Grow, Grow, "nobody wants anything"),
+            (IterationEnd::Idle, Grow, Grow, "nobody wants anything"),
         ] {
             for (decrease, expected) in [(Decrease::Multiplicative, thesis), (Decrease::Additive, hoover)] {
-                let mut efficiency = efficiency(&[("drop_threshold", Raw::Text("20%".into()))]);
+                let mut efficiency = efficiency(&[("drop_threshold", RawParam::Text("20%".into()))]);
                 let _ = efficiency.judge(&counted(100, 1_000, 800, 0), decrease);
                 assert_eq!(efficiency.judge(&next, decrease), expected, "{why}, {decrease:?}");
             }
@@ -213,12 +219,12 @@ mod tests {
             pool.total()
         };
         for (sessions, from, gain, decrease, expected) in [
-            (2_000, 500, Gain::Grow, Decrease::Multiplicative, 502),
-            (100, 500, Gain::Grow, Decrease::Multiplicative, 501), // at least one
-            (2_000, 500, Gain::Shrink, Decrease::Multiplicative, 490),
-            (2_000, 500, Gain::Shrink, Decrease::Additive, 498),
-            (2_000, 10, Gain::Shrink, Decrease::Multiplicative, 10), // c_min: the cores
-            (1, 64, Gain::Grow, Decrease::Multiplicative, 64),       // c_max: what one session can hold
+            (2_000, 500, PoolStep::Grow, Decrease::Multiplicative, 502),
+            (100, 500, PoolStep::Grow, Decrease::Multiplicative, 501), // at least one
+            (2_000, 500, PoolStep::Shrink, Decrease::Multiplicative, 490),
+            (2_000, 500, PoolStep::Shrink, Decrease::Additive, 498),
+            (2_000, 10, PoolStep::Shrink, Decrease::Multiplicative, 10), // c_min: the cores
+            (1, 64, PoolStep::Grow, Decrease::Multiplicative, 64),       // c_max: what one session can hold
         ] {
             assert_eq!(moved(sessions, from, gain, decrease), expected, "{from} of {sessions} {gain:?} {decrease:?}");
         }
@@ -230,8 +236,8 @@ mod tests {
         let pool = Pool::new(20);
         (0..1_000).for_each(|_| pool.session_opened());
         for _ in 0..3 {
-            efficiency.step(&pool, Gain::Shrink, Decrease::Multiplicative);
-            efficiency.step(&pool, Gain::Grow, Decrease::Multiplicative);
+            efficiency.step(&pool, PoolStep::Shrink, Decrease::Multiplicative);
+            efficiency.step(&pool, PoolStep::Grow, Decrease::Multiplicative);
         }
         assert_eq!(pool.total(), 21, "2 % of 20 is less than the one that a gain adds");
     }

@@ -9,40 +9,40 @@ use leeward_core::units::{Nanos, Time};
 
 /// Counts of one iteration.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub(super) struct Iteration {
+pub(super) struct IterationCounts {
     /// How long was counted; never zero.
-    pub(super) counted: Nanos,
+    pub(super) duration: Nanos,
     /// Requests received (`in`).
     pub(super) received: u64,
     /// Successful responses (`out`).
     pub(super) responses: u64,
     /// Drops, for whatever reason.
-    pub(super) drops: u64,
+    pub(super) rejections: u64,
     /// Drops that were refused a lock.
-    pub(super) lock_drops: u64,
+    pub(super) lock_rejections: u64,
     /// Responses that can't have been in time.
     pub(super) late: u64,
 }
 
 /// How an iteration ended.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) enum End {
+pub(super) enum IterationEnd {
     /// With a sample that means something.
-    Counted(Iteration),
+    Counted(IterationCounts),
     /// With next to nothing received and next to nothing in the server. Throughput tells nothing then, but neither is
     /// anything overloaded: credits that clients hold and don't use must not be all there are. Drops don't matter here. They
     /// are of a moment ago, and an iteration that waited for more requests because of them might wait for ever.
-    Lull,
+    Idle,
 }
 
 /// Cuts time into iterations.
 #[derive(Debug)]
-pub(super) struct Iterations {
+pub(super) struct IterationTracker {
     network: Nanos,
     round_trips: u64,
     /// Fewer requests than this mean nothing.
-    least: u64,
-    begun: Option<Begun>,
+    min_requests: u64,
+    current: Option<OpenIteration>,
     /// The last known end-to-end round trip.
     round_trip: Nanos,
     /// The last known part of it that is not the client's.
@@ -51,42 +51,42 @@ pub(super) struct Iterations {
 
 /// An iteration under way.
 #[derive(Clone, Copy, Debug)]
-struct Begun {
+struct OpenIteration {
     at: Time,
     samples: Totals,
     /// Requests received, from the beginning.
     received: u64,
-    counting: Option<Counting>,
+    counted_part: Option<CountedPart>,
 }
 
 /// Its counted part.
 #[derive(Clone, Copy, Debug)]
-struct Counting {
+struct CountedPart {
     since: Time,
     late: u64,
-    counts: Iteration,
+    counts: IterationCounts,
 }
 
-impl Iterations {
+impl IterationTracker {
     pub(super) fn new(config: &Config) -> Self {
-        let network = config.network.max(Nanos(1));
-        Iterations {
+        let network = config.network_rtt.max(Nanos(1));
+        IterationTracker {
             network,
             round_trips: config.iteration.into(),
             // What the smallest pool lets in within one round trip: with less, no size of the pool has been tried.
             // As published, every sample counts.
-            least: if config.version.is_published() { 0 } else { config.min_pool.into() },
-            begun: None,
+            min_requests: if config.version.is_published() { 0 } else { config.min_pool.into() },
+            current: None,
             round_trip: network,
             transit: network,
         }
     }
 
     /// Runs one control tick with the samples up to now; `Some` when it ends an iteration. The next iteration begins at once.
-    pub(super) fn tick(&mut self, pool: &Pool, signals: &Signals, totals: &Totals) -> Option<End> {
+    pub(super) fn tick(&mut self, pool: &Pool, signals: &Signals, totals: &Totals) -> Option<IterationEnd> {
         let now = signals.now;
-        let fresh = Begun { at: now, samples: *totals, received: 0, counting: None };
-        let begun = self.begun.get_or_insert(fresh);
+        let fresh = OpenIteration { at: now, samples: *totals, received: 0, counted_part: None };
+        let begun = self.current.get_or_insert(fresh);
         begun.received = begun.received.saturating_add(signals.arrivals);
         // The iteration's own samples decide how long it is: after a time of long waits it does not go on at their pace.
         let so_far = totals.since(&begun.samples);
@@ -95,36 +95,41 @@ impl Iterations {
         self.transit = so_far.transit(self.network).unwrap_or(self.transit);
         self.round_trip = so_far.round_trip(self.network, issued, lasted).unwrap_or(self.round_trip);
         // How long clients hold their credits is no matter here: they have not used them.
-        let quiet = begun.received < self.least && totals.in_server() < self.least;
+        let quiet = begun.received < self.min_requests && totals.in_server() < self.min_requests;
         if quiet && lasted >= self.transit * self.round_trips {
-            self.begun = Some(fresh);
-            return Some(End::Lull);
+            self.current = Some(fresh);
+            return Some(IterationEnd::Idle);
         }
-        let Some(counting) = &mut begun.counting else {
+        let Some(counting) = &mut begun.counted_part else {
             // The pool's new size acts one round trip later (Hoover §3.3): nothing is counted until then.
             if lasted >= self.round_trip {
-                begun.counting = Some(Counting { since: now, late: totals.late, counts: Iteration::default() });
+                begun.counted_part =
+                    Some(CountedPart { since: now, late: totals.late, counts: IterationCounts::default() });
             }
             return None;
         };
         let counts = &mut counting.counts;
         counts.received = counts.received.saturating_add(signals.arrivals);
         counts.responses = counts.responses.saturating_add(signals.completions);
-        counts.drops = counts.drops.saturating_add(signals.drops);
-        counts.lock_drops = counts.lock_drops.saturating_add(signals.lock_drops);
+        counts.rejections = counts.rejections.saturating_add(signals.rejections);
+        counts.lock_rejections = counts.lock_rejections.saturating_add(signals.lock_rejections);
         let counted = now.since(counting.since);
         if counted < self.round_trip * (self.round_trips - 1) {
             return None;
         }
-        let end = if counts.received >= self.least {
-            End::Counted(Iteration { counted, late: totals.late.wrapping_sub(counting.late), ..*counts })
-        } else if totals.in_server() < self.least {
+        let end = if counts.received >= self.min_requests {
+            IterationEnd::Counted(IterationCounts {
+                duration: counted,
+                late: totals.late.wrapping_sub(counting.late),
+                ..*counts
+            })
+        } else if totals.in_server() < self.min_requests {
             // Silence that begins after the first round trip: a burst before it must not hide it for ever.
-            End::Lull
+            IterationEnd::Idle
         } else {
             return None;
         };
-        self.begun = Some(fresh);
+        self.current = Some(fresh);
         Some(end)
     }
 }
@@ -132,7 +137,7 @@ impl Iterations {
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
-    use crate::breakwater::config::Signal;
+    use crate::breakwater::config::PoolSignal;
     use crate::breakwater::params;
     use crate::breakwater::samples::{Sampler, Samples};
     use leeward_core::params::Params;
@@ -142,24 +147,24 @@ mod tests {
     use leeward_core::units::{CreditId, Method};
 
     /// Iterations, and the samples that they are told.
-    struct Measured {
-        iterations: Iterations,
+    struct Fixture {
+        iterations: IterationTracker,
         samples: Arc<Samples>,
     }
 
-    impl Measured {
-        fn tick(&mut self, pool: &Pool, signals: &Signals) -> Option<End> {
+    impl Fixture {
+        fn tick(&mut self, pool: &Pool, signals: &Signals) -> Option<IterationEnd> {
             self.iterations.tick(pool, signals, &self.samples.totals())
         }
     }
 
-    fn iterations() -> (Measured, Sampler) {
+    fn iterations() -> (Fixture, Sampler) {
         let environment = Environment::new(4, Nanos::from_micros(10), Nanos::from_micros(200));
         let params = Params::read(params::EFFICIENCY, &[]).unwrap();
-        let config = Config::read(Signal::Efficiency, &params, &environment).unwrap();
+        let config = Config::read(PoolSignal::Efficiency, &params, &environment).unwrap();
         let samples = Arc::new(Samples::new(1));
-        let sampler = Sampler::new(Arc::clone(&samples), 0, config.late, config.late);
-        (Measured { iterations: Iterations::new(&config), samples }, sampler)
+        let sampler = Sampler::new(Arc::clone(&samples), 0, config.deadline, config.deadline);
+        (Fixture { iterations: IterationTracker::new(&config), samples }, sampler)
     }
 
     fn pool() -> Pool {
@@ -173,7 +178,7 @@ mod tests {
     }
 
     /// Ticks every 10 µs with `arrivals` each, until the iteration ends; when, and how.
-    fn run(iterations: &mut Measured, from_us: u64, arrivals: u64) -> (u64, End) {
+    fn run(iterations: &mut Fixture, from_us: u64, arrivals: u64) -> (u64, IterationEnd) {
         for us in (from_us..).step_by(10).take(100_000) {
             if let Some(end) = iterations.tick(&pool(), &at(us, arrivals)) {
                 return (us, end);
@@ -182,10 +187,10 @@ mod tests {
         panic!("an iteration without an end");
     }
 
-    fn counted((us, end): (u64, End)) -> (u64, Iteration) {
+    fn counted((us, end): (u64, IterationEnd)) -> (u64, IterationCounts) {
         match end {
-            End::Counted(iteration) => (us, iteration),
-            End::Lull => panic!("a lull at {us} us"),
+            IterationEnd::Counted(iteration) => (us, iteration),
+            IterationEnd::Idle => panic!("a lull at {us} us"),
         }
     }
 
@@ -193,13 +198,13 @@ mod tests {
     fn the_first_round_trip_is_not_counted() {
         let (mut iterations, _) = iterations();
         let (end, done) = counted(run(&mut iterations, 0, 5));
-        assert_eq!((end, done.received, done.counted), (40, 15, Nanos::from_micros(30)));
+        assert_eq!((end, done.received, done.duration), (40, 15, Nanos::from_micros(30)));
     }
 
     #[test]
     fn too_few_requests_extend_it_while_others_are_in_the_server() {
         let (mut iterations, sampler) = iterations();
-        (0..4).for_each(|_| sampler.arrived(Method::DEFAULT));
+        (0..4).for_each(|_| sampler.record_arrival(Method::DEFAULT));
         for us in 0..50 {
             assert_eq!(iterations.tick(&pool(), &at(us * 10, 0)), None, "nothing came: nothing to divide by");
         }
@@ -210,8 +215,8 @@ mod tests {
     #[test]
     fn too_few_requests_are_a_lull_when_nothing_is_in_the_server() {
         let (mut iterations, _) = iterations();
-        assert_eq!(run(&mut iterations, 0, 0), (40, End::Lull));
-        assert_eq!(run(&mut iterations, 50, 0), (80, End::Lull));
+        assert_eq!(run(&mut iterations, 0, 0), (40, IterationEnd::Idle));
+        assert_eq!(run(&mut iterations, 50, 0), (80, IterationEnd::Idle));
     }
 
     #[test]
@@ -219,14 +224,14 @@ mod tests {
         let (mut iterations, _) = iterations();
         assert_eq!(iterations.tick(&pool(), &at(0, 0)), None);
         assert_eq!(iterations.tick(&pool(), &at(10, 50)), None);
-        assert_eq!(run(&mut iterations, 20, 0), (40, End::Lull));
+        assert_eq!(run(&mut iterations, 20, 0), (40, IterationEnd::Idle));
     }
 
     #[test]
     fn it_is_as_long_as_its_own_round_trips() {
         let (mut iterations, mut sampler) = iterations();
         let mut served = |now_us: u64, elapsed_us: u64| {
-            sampler.departed(
+            sampler.record_departure(
                 Method::DEFAULT,
                 &Departure {
                     now: Time(now_us * 1_000),
@@ -239,7 +244,7 @@ mod tests {
         assert_eq!(iterations.tick(&pool(), &at(0, 5)), None);
         served(1_000, 100);
         let (end, done) = counted(run(&mut iterations, 10, 5));
-        assert_eq!((end, done.counted), (400, Nanos::from_micros(300)));
+        assert_eq!((end, done.duration), (400, Nanos::from_micros(300)));
         // Somebody waited for ten seconds; the next, who didn't, end it.
         served(20_000_000, 10_000_000);
         assert_eq!(iterations.tick(&pool(), &at(410, 5)), None);

@@ -7,7 +7,7 @@
 //! - **Evidence**: refusals say that there are too many credits only if every class is bounded. While one of them is not, its requests
 //!   come by the same credits, and fewer of them would be its loss.
 
-use super::sojourn::Sojourn;
+use super::sojourn::SojournBound;
 use crate::breakwater::config::Config;
 use crate::breakwater::pool::Pool;
 use crate::breakwater::samples::{CLASSES, Samples, Totals};
@@ -15,17 +15,17 @@ use leeward_core::server::Signals;
 use leeward_core::units::{Nanos, Time};
 
 /// Share of requests that a class must have to count for anything but itself.
-const NOTABLE: f64 = 0.01;
+const MIN_CLASS_SHARE: f64 = 0.01;
 /// Objectives in which an error about lost requests is forgotten.
-const FORGETTING: f64 = 250.0;
+const ERROR_DECAY_OBJECTIVES: f64 = 250.0;
 /// Weight of one tick in the mean stay.
 const WEIGHT: f64 = 0.05;
 
 /// The bounds of all classes.
 #[derive(Debug)]
-pub(super) struct Methods {
+pub(super) struct MethodBounds {
     objective: f64,
-    classes: Vec<Class>,
+    classes: Vec<MethodClass>,
     /// Classes seen so far.
     seen: usize,
     /// Requests whose sessions are gone, as counted at the last tick.
@@ -34,33 +34,33 @@ pub(super) struct Methods {
 }
 
 #[derive(Debug)]
-struct Class {
-    sojourn: Sojourn,
+struct MethodClass {
+    sojourn: SojournBound,
     /// Of the requests whose sessions are gone, those that were of this class, about.
     lost: f64,
     last: Totals,
     /// Mean stay, ns.
-    mean: f64,
+    mean_sojourn: f64,
     /// Requests received by the end of the last iteration.
     received: u64,
     /// Requests that the bound has refused in this iteration.
-    refused: u64,
+    rejected: u64,
 }
 
-impl Class {
+impl MethodClass {
     fn new(config: &Config, cores: u32) -> Self {
-        Class {
-            sojourn: Sojourn::new(config, cores),
+        MethodClass {
+            sojourn: SojournBound::new(config, cores),
             lost: 0.0,
             last: Totals::default(),
-            mean: 0.0,
+            mean_sojourn: 0.0,
             received: 0,
-            refused: 0,
+            rejected: 0,
         }
     }
 
     /// Requests that came and were not answered, less those known to be gone.
-    fn inside(&self) -> f64 {
+    fn in_server(&self) -> f64 {
         (self.last.in_server() as f64 - self.lost).max(0.0)
     }
 
@@ -68,29 +68,29 @@ impl Class {
         self.sojourn.bound()
     }
 
-    fn note(&mut self, totals: Totals) {
+    fn record(&mut self, totals: Totals) {
         let new = totals.since(&self.last);
         if let Some(mean) = new.served_nanos.checked_div(new.served) {
-            self.mean += (mean as f64 - self.mean) * WEIGHT;
+            self.mean_sojourn += (mean as f64 - self.mean_sojourn) * WEIGHT;
         }
         self.last = totals;
     }
 
     /// Moves what is thought lost towards what Little's law says, if anything is.
-    fn forget(&mut self, part: f64) {
+    fn correct_lost(&mut self, part: f64) {
         if self.lost > 0.0 {
-            let expected = self.sojourn.rate() * self.mean;
+            let expected = self.sojourn.rate() * self.mean_sojourn;
             let most = self.last.in_server() as f64;
-            self.lost = (self.lost + (self.inside() - expected) * part).clamp(0.0, most);
+            self.lost = (self.lost + (self.in_server() - expected) * part).clamp(0.0, most);
         }
     }
 }
 
-impl Methods {
+impl MethodBounds {
     pub(super) fn new(config: &Config, cores: u32) -> Self {
-        Methods {
-            objective: config.late.max(Nanos(1)).0 as f64,
-            classes: (0..CLASSES).map(|_| Class::new(config, cores)).collect(),
+        MethodBounds {
+            objective: config.deadline.max(Nanos(1)).0 as f64,
+            classes: (0..CLASSES).map(|_| MethodClass::new(config, cores)).collect(),
             seen: 1,
             lost: 0,
             now: Time::ZERO,
@@ -101,9 +101,9 @@ impl Methods {
     /// requests.
     pub(super) fn tick(&mut self, pool: &Pool, samples: &Samples, signals: &Signals) -> Totals {
         let before = std::mem::replace(&mut self.now, signals.now);
-        let part = signals.now.since(before).0 as f64 / (self.objective * FORGETTING);
+        let part = signals.now.since(before).0 as f64 / (self.objective * ERROR_DECAY_OBJECTIVES);
         let all = self.count(samples, part.min(1.0));
-        let used = |class: &&Class| class.last.received > 0;
+        let used = |class: &&MethodClass| class.last.received > 0;
         let is_one = self.seen == 1 || self.classes[..self.seen].iter().filter(used).count() == 1;
         for (index, class) in self.classes[..self.seen].iter_mut().enumerate() {
             let own = class.last;
@@ -112,32 +112,32 @@ impl Methods {
             } else if is_one {
                 all
             } else {
-                Totals { left: own.left.wrapping_add(class.lost as u64), ..own }
+                Totals { departures: own.departures.wrapping_add(class.lost as u64), ..own }
             };
             let places = class.sojourn.tick(signals, &totals, &all);
-            samples.tell(index, class.sojourn.stay());
-            class.refused += pool.set_places(index, places);
+            samples.set_percentile(index, class.sojourn.percentile());
+            class.rejected += pool.set_slots(index, places);
         }
         all
     }
 
     /// Reads the counts of each class, and shares out what has been lost since. The sums over all classes.
     fn count(&mut self, samples: &Samples, part: f64) -> Totals {
-        let of_no_class = samples.of_no_class();
-        let lost = of_no_class.left;
+        let of_no_class = samples.unclassified();
+        let lost = of_no_class.departures;
         let new = lost.wrapping_sub(std::mem::replace(&mut self.lost, lost)) as f64;
         self.seen = samples.classes();
         let classes = &mut self.classes[..self.seen];
         for (index, class) in classes.iter_mut().enumerate() {
-            class.note(samples.totals_of(index));
+            class.record(samples.class_totals(index));
         }
-        let all = classes.iter().map(|class| class.last).fold(of_no_class, Totals::and);
-        let inside: f64 = classes.iter().map(Class::inside).sum();
+        let all = classes.iter().map(|class| class.last).fold(of_no_class, Totals::merge);
+        let inside: f64 = classes.iter().map(MethodClass::in_server).sum();
         for class in classes {
             if new > 0.0 && inside > 0.0 {
-                class.lost += class.inside() * (new / inside).min(1.0);
+                class.lost += class.in_server() * (new / inside).min(1.0);
             }
-            class.forget(part);
+            class.correct_lost(part);
         }
         all
     }
@@ -148,35 +148,35 @@ impl Methods {
     }
 
     /// An iteration is over: how many were refused in it, if that says that there are too many credits.
-    pub(super) fn take_refused(&mut self) -> u64 {
+    pub(super) fn take_rejections(&mut self) -> u64 {
         let classes = &mut self.classes[..self.seen];
-        let came = |class: &Class| class.last.received.wrapping_sub(class.received) as f64;
-        let notable = classes.iter().map(came).sum::<f64>() * NOTABLE;
+        let came = |class: &MethodClass| class.last.received.wrapping_sub(class.received) as f64;
+        let notable = classes.iter().map(came).sum::<f64>() * MIN_CLASS_SHARE;
         let is_open = classes.len() > 1 && classes.iter().any(|class| class.bound().is_none() && came(class) > notable);
         let mut refused = 0;
         for class in classes {
             class.received = class.last.received;
-            refused += std::mem::take(&mut class.refused);
+            refused += std::mem::take(&mut class.rejected);
         }
         if is_open { 0 } else { refused }
     }
 
     /// The span in which nearly all requests of the quickest class are answered: a client doesn't know which class waits.
-    pub(super) fn stay(&self) -> Nanos {
+    pub(super) fn sojourn_percentile(&self) -> Nanos {
         let classes = &self.classes[..self.seen];
-        let notable = self.rate() * NOTABLE;
+        let notable = self.rate() * MIN_CLASS_SHARE;
         let counted = classes.iter().filter(|class| class.sojourn.rate() >= notable);
-        counted.map(|class| class.sojourn.stay()).min().unwrap_or(Nanos::ZERO)
+        counted.map(|class| class.sojourn.percentile()).min().unwrap_or(Nanos::ZERO)
     }
 
     /// Whether any class is bounded.
-    pub(super) fn is_bounding(&self) -> bool {
+    pub(super) fn has_bound(&self) -> bool {
         self.classes.iter().any(|class| class.bound().is_some())
     }
 
     /// Requests that may be in the server of the classes that are bounded, if any is.
     pub(super) fn bound(&self) -> Option<u64> {
-        let bounds = self.classes.iter().filter_map(Class::bound);
+        let bounds = self.classes.iter().filter_map(MethodClass::bound);
         bounds.reduce(u64::saturating_add)
     }
 }
@@ -184,7 +184,7 @@ impl Methods {
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
-    use crate::breakwater::config::Signal;
+    use crate::breakwater::config::PoolSignal;
     use crate::breakwater::params;
     use crate::breakwater::samples::Sampler;
     use leeward_core::params::Params;
@@ -197,24 +197,24 @@ mod tests {
     const SLOW: Method = Method(2);
 
     /// A server with an objective of 190 us in it, and round trips of 10 us.
-    struct World {
-        methods: Methods,
+    struct Fixture {
+        methods: MethodBounds,
         pool: Pool,
         samples: Arc<Samples>,
         sampler: Sampler,
         now: Time,
     }
 
-    impl World {
+    impl Fixture {
         fn new() -> Self {
             let environment = Environment::new(10, Nanos::from_micros(10), Nanos::from_micros(200));
             let params = Params::read(params::AUTO, &[]).unwrap();
-            let config = Config::read(Signal::Auto, &params, &environment).unwrap();
+            let config = Config::read(PoolSignal::Auto, &params, &environment).unwrap();
             let samples = Arc::new(Samples::new(10));
-            World {
-                methods: Methods::new(&config, 10),
+            Fixture {
+                methods: MethodBounds::new(&config, 10),
                 pool: Pool::new(500),
-                sampler: Sampler::new(Arc::clone(&samples), 0, config.late, config.late),
+                sampler: Sampler::new(Arc::clone(&samples), 0, config.deadline, config.deadline),
                 samples,
                 now: Time::ZERO,
             }
@@ -224,8 +224,8 @@ mod tests {
         fn serve(&mut self, method: Method, count: u32, sojourn: Nanos) {
             let departure = Departure { now: self.now, outcome: Outcome::Completed, sojourn, credit: CreditId::NONE };
             for _ in 0..count {
-                self.sampler.arrived(method);
-                self.sampler.departed(method, &departure);
+                self.sampler.record_arrival(method);
+                self.sampler.record_departure(method, &departure);
             }
         }
 
@@ -241,9 +241,9 @@ mod tests {
     }
 
     /// Twenty requests of each method in a round trip, with a hundred of the slow one in the server.
-    fn beside_a_slow_one(round_trips: u32) -> World {
-        let mut world = World::new();
-        (0..100).for_each(|_| world.sampler.arrived(SLOW));
+    fn beside_a_slow_one(round_trips: u32) -> Fixture {
+        let mut world = Fixture::new();
+        (0..100).for_each(|_| world.sampler.record_arrival(SLOW));
         for _ in 0..round_trips {
             world.serve(FREE, 20, Nanos::from_micros(20));
             world.serve(SLOW, 20, Nanos::from_millis(1));
@@ -257,23 +257,23 @@ mod tests {
         let world = beside_a_slow_one(2_000);
         assert!(world.bound(SLOW).is_some());
         assert_eq!(world.bound(FREE), None);
-        assert!(!world.pool.takes_place(2), "a hundred are more than the bound");
-        assert!(world.pool.takes_place(1));
-        assert!(world.methods.stay() < Nanos::from_micros(100), "clients hear of the quick one");
+        assert!(!world.pool.try_enter(2), "a hundred are more than the bound");
+        assert!(world.pool.try_enter(1));
+        assert!(world.methods.sojourn_percentile() < Nanos::from_micros(100), "clients hear of the quick one");
     }
 
     #[test]
     fn refusals_are_no_evidence_while_a_method_is_open() {
         let mut world = beside_a_slow_one(2_000);
-        assert_eq!(world.methods.take_refused(), 0);
-        (0..7).for_each(|_| assert!(!world.pool.takes_place(2)));
+        assert_eq!(world.methods.take_rejections(), 0);
+        (0..7).for_each(|_| assert!(!world.pool.try_enter(2)));
         world.serve(FREE, 20, Nanos::from_micros(20));
         world.tick();
-        assert_eq!(world.methods.take_refused(), 0, "the free method came by the same credits");
-        (0..7).for_each(|_| assert!(!world.pool.takes_place(2)));
+        assert_eq!(world.methods.take_rejections(), 0, "the free method came by the same credits");
+        (0..7).for_each(|_| assert!(!world.pool.try_enter(2)));
         world.serve(SLOW, 1, Nanos::from_millis(1));
         world.tick();
-        assert_eq!(world.methods.take_refused(), 7, "nobody else has come");
+        assert_eq!(world.methods.take_rejections(), 7, "nobody else has come");
     }
 
     #[test]
@@ -281,13 +281,13 @@ mod tests {
         let mut world = beside_a_slow_one(2_000);
         // Each session takes its request along.
         for _ in 0..1_000 {
-            (0..100).for_each(|_| world.sampler.arrived(SLOW));
-            world.sampler.closed(100);
+            (0..100).for_each(|_| world.sampler.record_arrival(SLOW));
+            world.sampler.record_close(100);
             world.tick();
         }
-        world.sampler.closed(100);
+        world.sampler.record_close(100);
         let mut round_trips = 0;
-        while !world.pool.takes_place(2) {
+        while !world.pool.try_enter(2) {
             world.serve(SLOW, 1, Nanos::from_micros(20));
             world.tick();
             round_trips += 1;
@@ -297,12 +297,12 @@ mod tests {
 
     #[test]
     fn methods_by_the_thousand_share_the_classes() {
-        let mut world = World::new();
+        let mut world = Fixture::new();
         for round in 0..200u32 {
             (0..1_000).for_each(|method| world.serve(Method(method), 1, Nanos::from_micros(20)));
             world.tick();
             assert_eq!(world.samples.classes(), CLASSES, "round {round}");
         }
-        assert!(!world.methods.is_bounding());
+        assert!(!world.methods.has_bound());
     }
 }

@@ -12,20 +12,20 @@
 //! - [`stay`]: how long nearly all requests stay in the server, under auto.
 
 mod auto;
+mod custom;
 mod delay;
 mod efficiency;
-mod foreign;
 mod iteration;
 mod methods;
+mod percentile;
 mod regrowth;
 mod sojourn;
-mod stay;
 
 pub(super) use auto::AutoLaw;
+pub(super) use custom::CustomPoolLaw;
+pub use custom::{PoolLaw, PoolState};
 pub(super) use delay::DelayLaw;
 pub(super) use efficiency::EfficiencyLaw;
-pub(super) use foreign::ForeignLaw;
-pub use foreign::{PoolLaw, PoolState};
 
 use super::config::Config;
 use super::pool::Pool;
@@ -50,15 +50,15 @@ pub(super) trait Law: Send {
 
 /// `c_min` and `c_max`.
 #[derive(Clone, Copy, Debug)]
-struct Bounds {
+struct PoolBounds {
     min_pool: i64,
     max_pool: i64,
     max_window: i64,
 }
 
-impl Bounds {
+impl PoolBounds {
     fn new(config: &Config) -> Self {
-        Bounds {
+        PoolBounds {
             min_pool: config.min_pool.into(),
             max_pool: config.max_pool.map_or(i64::MAX, i64::from),
             max_window: config.max_window.into(),
@@ -66,7 +66,7 @@ impl Bounds {
     }
 
     /// `c_max` is what `sessions` can hold, or less if the operator says so; never below `c_min`.
-    fn most(&self, sessions: i64) -> i64 {
+    fn max_total(&self, sessions: i64) -> i64 {
         (sessions * self.max_window).min(self.max_pool).max(self.min_pool)
     }
 
@@ -76,6 +76,6 @@ impl Bounds {
     }
 
     fn clamp(&self, total: i64, sessions: i64) -> i64 {
-        total.clamp(self.min_pool, self.most(sessions))
+        total.clamp(self.min_pool, self.max_total(sessions))
     }
 }

@@ -13,7 +13,7 @@
 //! to twice its size, and one in any case. Cores are without a queue for a while by chance as well, one core often: then nothing comes, and
 //! the step would be for nobody. Where there is room, what comes finds none before it.
 
-use super::methods::Methods;
+use super::methods::MethodBounds;
 use crate::breakwater::pool::Pool;
 use crate::breakwater::samples::Totals;
 use leeward_core::server::Signals;
@@ -22,17 +22,17 @@ use leeward_core::units::{Nanos, Time};
 /// Round trips without a queue after which the pool grows faster: what was granted has arrived by then, and would be seen.
 const QUIET: u32 = 4;
 /// The least part of the pool that makes a step: two round trips pass before a queue is seen, which is an eighth too much.
-const LEAST: f64 = 1.0 / 16.0;
+const MIN_GROWTH: f64 = 1.0 / 16.0;
 /// Part of the cores that a step may fill: two round trips pass before it is seen what a step has brought, in which others are taken.
 const FILL: f64 = 0.25;
 /// Part of the pool that may be left over while there are cores for more: clients whose demand is a credit short for a moment leave
 /// some in each round trip, and waiting for the last of them stopped ten busy clients at two fifths of what the server could do.
-const LEFT_OVER: i64 = 8;
+const UNUSED_DIVISOR: i64 = 8;
 /// Part of the target that is no queue.
 const NO_QUEUE: u64 = 8;
 
 /// Round trips after a refusal in which few in the server say nothing of its room: refusals come now and then, and not in each.
-const CAREFUL: u32 = 64;
+const CAUTION_ROUND_TRIPS: u32 = 64;
 
 /// How long no queue has been seen, how many requests were in the server, and how many have come.
 #[derive(Debug)]
@@ -42,11 +42,11 @@ pub(super) struct Regrowth {
     quiet: u32,
     now: Time,
     served_nanos: u64,
-    inside: f64,
+    in_server: f64,
     /// Requests that came since the last tick.
-    came: f64,
+    arrivals: f64,
     /// Round trips since a request was refused.
-    without_refusal: u32,
+    since_rejection: u32,
 }
 
 impl Regrowth {
@@ -58,21 +58,21 @@ impl Regrowth {
             quiet: 0,
             now: Time::ZERO,
             served_nanos: 0,
-            inside: 0.0,
-            came: 0.0,
-            without_refusal: u32::MAX,
+            in_server: 0.0,
+            arrivals: 0.0,
+            since_rejection: u32::MAX,
         }
     }
 
     /// Notes how many requests were in the server since the last tick, on average: by Little's law what the responses stayed, over the
     /// time. Where all wait there are no responses, so those here now count by a half. Notes as well how many have come.
-    pub(super) fn note(&mut self, signals: &Signals, totals: &Totals, methods: &Methods) {
-        let is_refusing = signals.drops > 0 || methods.is_bounding();
-        self.without_refusal = if is_refusing { 0 } else { self.without_refusal.saturating_add(1) };
+    pub(super) fn record(&mut self, signals: &Signals, totals: &Totals, methods: &MethodBounds) {
+        let is_refusing = signals.rejections > 0 || methods.has_bound();
+        self.since_rejection = if is_refusing { 0 } else { self.since_rejection.saturating_add(1) };
         let elapsed = signals.now.since(std::mem::replace(&mut self.now, signals.now)).max(Nanos(1));
-        self.came = signals.arrivals as f64;
+        self.arrivals = signals.arrivals as f64;
         let stayed = totals.served_nanos.wrapping_sub(std::mem::replace(&mut self.served_nanos, totals.served_nanos));
-        self.inside = (stayed as f64 / elapsed.0 as f64).max(totals.in_server() as f64 / 2.0);
+        self.in_server = (stayed as f64 / elapsed.0 as f64).max(totals.in_server() as f64 / 2.0);
     }
 
     /// Credits to add in this round trip.
@@ -83,14 +83,14 @@ impl Regrowth {
         }
         self.quiet = self.quiet.saturating_add(1);
         let total = pool.total();
-        let left_over = if self.inside < self.cores { total / LEFT_OVER } else { 0 };
+        let left_over = if self.in_server < self.cores { total / UNUSED_DIVISOR } else { 0 };
         if self.quiet <= QUIET || pool.issued() < total - left_over {
             return 0;
         }
         // Nobody inside makes it infinite, or (without cores) no number: `clamp` and the conversion bear both.
-        let fast = (self.cores * FILL / self.inside - 1.0).clamp(LEAST, 1.0);
-        let part = if self.without_refusal < CAREFUL { LEAST } else { fast };
-        ((self.came / LEAST).min(total as f64) * part).max(1.0) as i64
+        let fast = (self.cores * FILL / self.in_server - 1.0).clamp(MIN_GROWTH, 1.0);
+        let part = if self.since_rejection < CAUTION_ROUND_TRIPS { MIN_GROWTH } else { fast };
+        ((self.arrivals / MIN_GROWTH).min(total as f64) * part).max(1.0) as i64
     }
 
     /// Something else is short.
@@ -102,7 +102,7 @@ impl Regrowth {
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
-    use crate::breakwater::config::{Config, Signal};
+    use crate::breakwater::config::{Config, PoolSignal};
     use crate::breakwater::params;
     use leeward_core::params::Params;
     use leeward_core::registry::Environment;
@@ -110,29 +110,30 @@ mod tests {
     const TARGET: Nanos = Nanos::from_micros(80);
 
     /// Sixteen cores with 160 credits, and round trips of 10 us.
-    struct World {
+    struct Fixture {
         pool: Pool,
         regrowth: Regrowth,
-        methods: Methods,
+        methods: MethodBounds,
         totals: Totals,
         now: Time,
     }
 
-    impl World {
+    impl Fixture {
         fn new() -> Self {
             let environment = Environment::new(16, Nanos::from_micros(10), Nanos::from_micros(200));
-            let config = Config::read(Signal::Auto, &Params::read(params::AUTO, &[]).unwrap(), &environment).unwrap();
-            let (pool, methods) = (Pool::new(160), Methods::new(&config, 16));
+            let config =
+                Config::read(PoolSignal::Auto, &Params::read(params::AUTO, &[]).unwrap(), &environment).unwrap();
+            let (pool, methods) = (Pool::new(160), MethodBounds::new(&config, 16));
             pool.issue(160);
             let totals = Totals::default();
-            World { pool, regrowth: Regrowth::new(16, TARGET), methods, totals, now: Time::ZERO }
+            Fixture { pool, regrowth: Regrowth::new(16, TARGET), methods, totals, now: Time::ZERO }
         }
 
         /// A round trip with so many requests in the server, all of them answered in it.
-        fn pass(&mut self, inside: u64, signals: &Signals) {
+        fn advance(&mut self, inside: u64, signals: &Signals) {
             self.now += Nanos::from_micros(10);
             self.totals.served_nanos += inside * 10_000;
-            self.regrowth.note(&Signals { now: self.now, ..*signals }, &self.totals, &self.methods);
+            self.regrowth.record(&Signals { now: self.now, ..*signals }, &self.totals, &self.methods);
         }
 
         fn step(&mut self, delay: Nanos) -> i64 {
@@ -146,13 +147,13 @@ mod tests {
 
     /// The steps of ten round trips, with so many requests in the server in each. The last refusal was so many round trips ago.
     fn steps(inside: u64, refused_before: u64) -> Vec<i64> {
-        let mut world = World::new();
+        let mut world = Fixture::new();
         for past in 0..refused_before {
             let refused = u64::from(past == 0);
-            world.pass(0, &Signals { drops: refused, lock_drops: refused, ..quiet() });
+            world.advance(0, &Signals { rejections: refused, lock_rejections: refused, ..quiet() });
         }
         let step = |_| {
-            world.pass(inside, &quiet());
+            world.advance(inside, &quiet());
             world.step(Nanos::ZERO)
         };
         (0..10).map(step).collect()
@@ -175,9 +176,9 @@ mod tests {
     #[test]
     fn no_step_is_larger_than_what_has_come() {
         let grown = |came: u64, inside: u64| {
-            let mut world = World::new();
+            let mut world = Fixture::new();
             let step = |_| {
-                world.pass(inside, &Signals { arrivals: came, ..quiet() });
+                world.advance(inside, &Signals { arrivals: came, ..quiet() });
                 world.step(Nanos::ZERO)
             };
             (0..10).map(step).max()
@@ -188,11 +189,11 @@ mod tests {
 
     #[test]
     fn those_who_all_wait_fill_the_server_though_nobody_is_answered() {
-        let mut world = World::new();
+        let mut world = Fixture::new();
         world.totals.received = 40;
         let mut grown = 0;
         for _ in 0..5 {
-            world.pass(0, &quiet());
+            world.advance(0, &quiet());
             grown = world.step(Nanos::ZERO);
         }
         assert_eq!(grown, 10);
@@ -200,8 +201,8 @@ mod tests {
 
     #[test]
     fn a_queue_or_credits_left_over_end_it() {
-        let mut world = World::new();
-        world.pass(0, &quiet());
+        let mut world = Fixture::new();
+        world.advance(0, &quiet());
         let mut step = |issued: i64, delay: Nanos| {
             world.pool.issue(issued - world.pool.issued());
             (0..5).map(|_| world.step(delay)).max()
@@ -214,11 +215,11 @@ mod tests {
 
     #[test]
     fn with_as_many_inside_as_there_are_cores_the_last_credit_is_waited_for() {
-        let mut world = World::new();
+        let mut world = Fixture::new();
         world.pool.issue(-1);
-        world.pass(15, &quiet());
+        world.advance(15, &quiet());
         assert_eq!((0..5).map(|_| world.step(Nanos::ZERO)).max(), Some(10));
-        world.pass(16, &quiet());
+        world.advance(16, &quiet());
         assert_eq!(world.step(Nanos::ZERO), 0);
     }
 }

@@ -7,13 +7,13 @@ use leeward_core::units::Nanos;
 const MS: fn(u64) -> Nanos = Nanos::from_millis;
 
 fn server(workers: u32) -> Server {
-    Server { workers, slo: MS(20), refusal: Nanos::from_micros(20) }
+    Server { workers, slo: MS(20), rejection_cost: Nanos::from_micros(20) }
 }
 
 /// In time per second, over the requests of `service` that the workers can complete.
 fn goodput(plant: &Plant, server: &Server, service: Nanos, from: Nanos, to: Nanos) -> f64 {
-    let capacity = f64::from(server.workers) * (to - from).0 as f64 / (service + server.refusal).0 as f64;
-    plant.in_time(from, to) as f64 / capacity
+    let capacity = f64::from(server.workers) * (to - from).0 as f64 / (service + server.rejection_cost).0 as f64;
+    plant.timely_responses(from, to) as f64 / capacity
 }
 
 #[test]
@@ -48,7 +48,7 @@ fn bursts_are_worked_off_and_cores_do_not_idle_for_them() {
         .collect();
     let mut plant = Plant::new(&edge::ALGORITHM, &[], server, 1);
     plant.run(&bursts);
-    let served = plant.in_time(MS(0), MS(4_000)) as f64 / bursts.len() as f64;
+    let served = plant.timely_responses(MS(0), MS(4_000)) as f64 / bursts.len() as f64;
     assert!(served >= 0.97, "{served}");
 }
 
@@ -77,7 +77,13 @@ fn after_an_overload_refusals_end_within_a_second() {
     let mut plant = Plant::new(&edge::ALGORITHM, &[], server, 1);
     plant.run(&poisson(&server, service, 5.0, MS(0), MS(10_000), 5, |_, _| {}));
     plant.run(&poisson(&server, service, 0.5, MS(10_000), MS(20_000), 6, |_, _| {}));
-    let last = plant.fates.iter().filter(|fate| fate.refused.is_some()).map(|fate| fate.decided.0).max().unwrap();
+    let last = plant
+        .outcomes
+        .iter()
+        .filter(|fate| fate.reject_reason.is_some())
+        .map(|fate| fate.decision_time.0)
+        .max()
+        .unwrap();
     assert!(last <= MS(11_000).0, "{last}");
 }
 
@@ -92,8 +98,9 @@ fn the_highest_of_three_classes_is_hardly_refused_at_twice_the_capacity() {
     plant.run(&requests);
     let refused = |class: u8| {
         let of_class = |priority: u8| (priority - 1) / 16 == class;
-        let all: Vec<_> = plant.between(MS(1_000), MS(6_000)).filter(|fate| of_class(fate.request.priority)).collect();
-        all.iter().filter(|fate| fate.refused.is_some()).count() as f64 / all.len() as f64
+        let all: Vec<_> =
+            plant.outcomes_between(MS(1_000), MS(6_000)).filter(|fate| of_class(fate.request.priority)).collect();
+        all.iter().filter(|fate| fate.reject_reason.is_some()).count() as f64 / all.len() as f64
     };
     let refused = classes.map(refused);
     println!("{refused:?}");
@@ -109,8 +116,8 @@ fn nine_modest_tenants_keep_what_they_had_alone() {
     });
     let mut plant = Plant::new(&edge::ALGORITHM, &[], server, 1);
     plant.run(&requests);
-    let modest: Vec<_> = plant.between(MS(1_000), MS(6_000)).filter(|fate| fate.request.tenant > 0).collect();
-    let good = modest.iter().filter(|fate| fate.refused.is_none() && fate.latency <= MS(20)).count();
+    let modest: Vec<_> = plant.outcomes_between(MS(1_000), MS(6_000)).filter(|fate| fate.request.tenant > 0).collect();
+    let good = modest.iter().filter(|fate| fate.reject_reason.is_none() && fate.latency <= MS(20)).count();
     let kept = good as f64 / modest.len() as f64;
     println!("{kept}");
     assert!(kept >= 0.95, "{kept}");
@@ -127,8 +134,8 @@ fn cheap_requests_stay_in_time_beside_expensive_ones() {
     });
     let mut plant = Plant::new(&edge::ALGORITHM, &[], server, 1);
     plant.run(&requests);
-    let cheap: Vec<_> = plant.between(MS(1_000), MS(8_000)).filter(|fate| fate.request.cost == 1).collect();
-    let served: Vec<_> = cheap.iter().filter(|fate| fate.refused.is_none()).collect();
+    let cheap: Vec<_> = plant.outcomes_between(MS(1_000), MS(8_000)).filter(|fate| fate.request.cost == 1).collect();
+    let served: Vec<_> = cheap.iter().filter(|fate| fate.reject_reason.is_none()).collect();
     let late = served.iter().filter(|fate| fate.latency > MS(20)).count() as f64 / served.len() as f64;
     assert!(late <= 0.01 && served.len() * 3 > cheap.len(), "{late} late of {} of {}", served.len(), cheap.len());
 }

@@ -2,17 +2,18 @@
 //! worker time, and a worker that has admitted a request is busy until it is answered.
 
 use leeward_controllers::edge::deadline;
-use leeward_core::params::{Params, Raw};
+use leeward_core::params::{Params, RawParam};
 use leeward_core::registry::{Algorithm, Environment};
 use leeward_core::server::{
-    Arrival, CoreId, Departure, Opened, Outcome, RejectReason, ServerHalves, Session, SessionSlot, Signals, Verdict,
+    Arrival, CoreId, Departure, Outcome, Registration, RejectReason, ServerHalves, Session, SessionSlot, Signals,
+    Verdict,
 };
 use leeward_core::units::{Cost, CreditId, Nanos, Priority, Tenant, Time};
 
 /// A seeded stream of numbers (splitmix64).
-pub(crate) struct Draw(pub(crate) u64);
+pub(crate) struct Rng(pub(crate) u64);
 
-impl Draw {
+impl Rng {
     pub(crate) fn bits(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
         let mixed = (self.0 ^ self.0 >> 30).wrapping_mul(0xBF58_476D_1CE4_E5B9);
@@ -37,7 +38,7 @@ pub(crate) struct Request {
     pub(crate) priority: u8,
     pub(crate) tenant: u32,
     pub(crate) cost: u32,
-    pub(crate) left: Nanos,
+    pub(crate) time_left: Nanos,
 }
 
 #[derive(Clone, Copy)]
@@ -45,16 +46,16 @@ pub(crate) struct Server {
     pub(crate) workers: u32,
     pub(crate) slo: Nanos,
     /// Reading, parsing and answering a request that is refused. An admitted one costs as much besides.
-    pub(crate) refusal: Nanos,
+    pub(crate) rejection_cost: Nanos,
 }
 
 /// Fate of a request.
 #[derive(Clone, Copy)]
-pub(crate) struct Fate {
+pub(crate) struct RequestOutcome {
     pub(crate) request: Request,
     /// When it was decided on.
-    pub(crate) decided: Time,
-    pub(crate) refused: Option<RejectReason>,
+    pub(crate) decision_time: Time,
+    pub(crate) reject_reason: Option<RejectReason>,
     /// From its arrival to its answer.
     pub(crate) latency: Nanos,
 }
@@ -66,8 +67,8 @@ pub(crate) struct Plant {
     workers: Vec<Worker>,
     next_tick: Time,
     since: (u64, u64, u64),
-    draw: Draw,
-    pub(crate) fates: Vec<Fate>,
+    rng: Rng,
+    pub(crate) outcomes: Vec<RequestOutcome>,
     pub(crate) peak_threshold: f64,
 }
 
@@ -78,14 +79,14 @@ struct Worker {
 
 impl Plant {
     pub(crate) fn new(algorithm: &Algorithm, pairs: &[(&str, &str)], server: Server, seed: u64) -> Self {
-        let pairs: Vec<_> = pairs.iter().map(|(name, value)| (*name, Raw::Text((*value).into()))).collect();
+        let pairs: Vec<_> = pairs.iter().map(|(name, value)| (*name, RawParam::Text((*value).into()))).collect();
         let params: Params = algorithm.params(&pairs).expect("declared");
         let environment = Environment::new(server.workers, Nanos::ZERO, server.slo);
         let mut halves = algorithm.server(&params, &environment).expect("defaults");
         let sessions = (0..server.workers)
             .map(|core| {
                 let mut session = Session::new(SessionSlot(0), CoreId(core));
-                halves.cores[core as usize].open(&mut session, &Opened { now: Time::ZERO, demand: 0 });
+                halves.cores[core as usize].open(&mut session, &Registration { now: Time::ZERO, demand: 0 });
                 session
             })
             .collect();
@@ -97,8 +98,8 @@ impl Plant {
             workers: (0..server.workers).map(worker).collect(),
             next_tick: Time::ZERO,
             since: (0, 0, 0),
-            draw: Draw(seed),
-            fates: Vec::new(),
+            rng: Rng(seed),
+            outcomes: Vec::new(),
             peak_threshold: 1.0,
         }
     }
@@ -127,7 +128,7 @@ impl Plant {
             }
             let (arrivals, completions, drops) = std::mem::take(&mut self.since);
             let packet_delay = if head <= tick { tick.since(head) } else { Nanos::ZERO };
-            let signals = Signals { packet_delay, arrivals, completions, drops, ..Signals::idle(tick) };
+            let signals = Signals { packet_delay, arrivals, completions, rejections: drops, ..Signals::idle(tick) };
             self.halves.control.tick(&signals);
             self.peak_threshold = self.peak_threshold.max(self.threshold());
             self.next_tick = tick + self.halves.control.period();
@@ -140,18 +141,18 @@ impl Plant {
 
     fn arrival(&mut self, now: Time, request: &Request) -> Arrival {
         let delay = now.since(request.at);
-        let left = request.left.min(self.server.slo);
+        let left = request.time_left.min(self.server.slo);
         Arrival::new(now)
             .with_delay(delay)
             .with_priority(Priority::new(request.priority))
             .with_tenant(Tenant(request.tenant))
             .with_cost(Cost(request.cost))
             .with_budget(deadline::budget(left, delay, request.service))
-            .with_random(self.draw.bits())
+            .with_random(self.rng.bits())
     }
 
     /// Verdict on a request at this moment, without serving it.
-    pub(crate) fn ask(&mut self, now: Time, request: &Request) -> Verdict {
+    pub(crate) fn probe(&mut self, now: Time, request: &Request) -> Verdict {
         let arrival = self.arrival(now, request);
         self.halves.cores[0].request(&mut self.sessions[0], &arrival)
     }
@@ -161,7 +162,7 @@ impl Plant {
         let (core, session) = (self.halves.cores[index].as_mut(), &mut self.sessions[index]);
         let (mut verdict, ticket) = session.request(core, &arrival);
         if verdict == Verdict::Admit {
-            verdict = core.execute(arrival.delay);
+            verdict = core.on_dequeue(arrival.delay);
         }
         let worker = &mut self.workers[index];
         if worker.executes {
@@ -169,8 +170,8 @@ impl Plant {
         }
         self.since.0 += 1;
         let (refused, outcome, busy) = match verdict {
-            Verdict::Admit => (None, Outcome::Completed, self.server.refusal + request.service),
-            Verdict::Reject(reason) => (Some(reason), Outcome::Dropped, self.server.refusal),
+            Verdict::Admit => (None, Outcome::Completed, self.server.rejection_cost + request.service),
+            Verdict::Reject(reason) => (Some(reason), Outcome::Rejected, self.server.rejection_cost),
         };
         self.since.2 += u64::from(refused.is_some());
         worker.executes = refused.is_none();
@@ -178,25 +179,28 @@ impl Plant {
         let latency = worker.free_at.since(request.at);
         let departure = Departure { now: worker.free_at, outcome, sojourn: latency, credit: CreditId::NONE };
         let _ = session.reply(core, ticket, &departure);
-        self.fates.push(Fate { request: *request, decided: now, refused, latency });
+        self.outcomes.push(RequestOutcome { request: *request, decision_time: now, reject_reason: refused, latency });
     }
 
     /// Fates of requests that came in this span.
-    pub(crate) fn between(&self, from: Nanos, to: Nanos) -> impl Iterator<Item = &Fate> {
+    pub(crate) fn outcomes_between(&self, from: Nanos, to: Nanos) -> impl Iterator<Item = &RequestOutcome> {
         let span = (Time::ZERO + from)..(Time::ZERO + to);
-        self.fates.iter().filter(move |fate| span.contains(&fate.request.at))
+        self.outcomes.iter().filter(move |fate| span.contains(&fate.request.at))
     }
 
     /// Answers within the objective that came in this span.
-    pub(crate) fn in_time(&self, from: Nanos, to: Nanos) -> usize {
+    pub(crate) fn timely_responses(&self, from: Nanos, to: Nanos) -> usize {
         let slo = self.server.slo;
-        self.between(from, to).filter(|fate| fate.refused.is_none() && fate.latency <= slo).count()
+        self.outcomes_between(from, to).filter(|fate| fate.reject_reason.is_none() && fate.latency <= slo).count()
     }
 
     /// This part of the latencies of the admitted are no longer.
     pub(crate) fn quantile(&self, from: Nanos, to: Nanos, part: f64) -> Nanos {
-        let mut latencies: Vec<_> =
-            self.between(from, to).filter(|fate| fate.refused.is_none()).map(|fate| fate.latency).collect();
+        let mut latencies: Vec<_> = self
+            .outcomes_between(from, to)
+            .filter(|fate| fate.reject_reason.is_none())
+            .map(|fate| fate.latency)
+            .collect();
         latencies.sort_unstable();
         latencies.get((latencies.len() as f64 * part) as usize).copied().unwrap_or(Nanos::ZERO)
     }
@@ -210,10 +214,10 @@ pub(crate) fn poisson(
     from: Nanos,
     to: Nanos,
     seed: u64,
-    mut change: impl FnMut(&mut Request, &mut Draw),
+    mut change: impl FnMut(&mut Request, &mut Rng),
 ) -> Vec<Request> {
-    let mut draw = Draw(seed);
-    let mean = (service + server.refusal).scale(1.0 / (load * f64::from(server.workers)));
+    let mut draw = Rng(seed);
+    let mean = (service + server.rejection_cost).scale(1.0 / (load * f64::from(server.workers)));
     let (mut at, end) = (Time::ZERO + from, Time::ZERO + to);
     let mut requests = Vec::new();
     loop {
@@ -222,7 +226,7 @@ pub(crate) fn poisson(
             return requests;
         }
         let priority = (draw.bits() >> 57) as u8 + 1;
-        let mut request = Request { at, service, priority, tenant: 0, cost: 1, left: Nanos::MAX };
+        let mut request = Request { at, service, priority, tenant: 0, cost: 1, time_left: Nanos::MAX };
         change(&mut request, &mut draw);
         requests.push(request);
     }

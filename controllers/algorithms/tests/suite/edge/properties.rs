@@ -1,8 +1,8 @@
 //! Properties after random histories, by seed: P2 to P8 and P10 of the design of admission at the edge. P1, P11 and P12 are
 //! the gate's (`guard/gate`).
 
-use super::plant::{Draw, Plant, Request, Server, poisson};
-use super::spoilt;
+use super::canaries;
+use super::plant::{Plant, Request, Rng, Server, poisson};
 use crate::support::run::{seed, sequences};
 use leeward_controllers::edge;
 use leeward_controllers::edge::deadline;
@@ -30,12 +30,12 @@ fn check_canary(property: Property, spoilt: &Algorithm) {
 }
 
 fn server(seed: u64) -> Server {
-    Server { workers: 1 + (seed % 3) as u32, slo: MS(20), refusal: Nanos::from_micros(20) }
+    Server { workers: 1 + (seed % 3) as u32, slo: MS(20), rejection_cost: Nanos::from_micros(20) }
 }
 
 /// A plant after a random history of loads between none and five times the capacity; returns the time, too.
 fn history(algorithm: &Algorithm, seed: u64) -> (Plant, Nanos) {
-    let (server, mut draw) = (server(seed), Draw(seed));
+    let (server, mut draw) = (server(seed), Rng(seed));
     let mut plant = Plant::new(algorithm, &[], server, seed);
     let mut from = Nanos::ZERO;
     for phase in 0..5 {
@@ -59,7 +59,7 @@ fn importance(algorithm: &Algorithm, seed: u64) -> Result<(), String> {
     let now = Time::ZERO + to;
     let ask = |plant: &mut Plant, priority| {
         let at = Time(now.0 - MS(10).0);
-        plant.ask(now, &Request { at, service: SERVICE, priority, tenant: 0, cost: 1, left: Nanos::MAX })
+        plant.probe(now, &Request { at, service: SERVICE, priority, tenant: 0, cost: 1, time_left: Nanos::MAX })
     };
     let refused: Vec<u8> = (1..=128).filter(|priority| ask(&mut plant, *priority) != Verdict::Admit).collect();
     let whole = refused.first().is_none_or(|first| refused.iter().eq((*first..=128).collect::<Vec<_>>().iter()));
@@ -77,7 +77,7 @@ fn reopens(algorithm: &Algorithm, seed: u64) -> Result<(), String> {
     // 100 / increase periods of half a load.
     let calm = from + MS(100);
     plant.run(&poisson(&server, SERVICE, 0.5, from, calm + MS(500), seed, |_, _| {}));
-    match plant.between(calm, calm + MS(500)).filter(|fate| fate.refused.is_some()).count() {
+    match plant.outcomes_between(calm, calm + MS(500)).filter(|fate| fate.reject_reason.is_some()).count() {
         0 => Ok(()),
         refused => Err(format!("P3: {refused} refused")),
     }
@@ -86,8 +86,9 @@ fn reopens(algorithm: &Algorithm, seed: u64) -> Result<(), String> {
 /// P4: a request that waited for nothing is refused for its deadline alone.
 fn free_workers(algorithm: &Algorithm, seed: u64) -> Result<(), String> {
     let (plant, _) = history(algorithm, seed);
-    let refused = plant.fates.iter().find(|fate| fate.refused.is_some() && fate.decided == fate.request.at);
-    refused.map_or(Ok(()), |fate| Err(format!("P4: {:?} at {:?}", fate.refused, fate.decided)))
+    let refused =
+        plant.outcomes.iter().find(|fate| fate.reject_reason.is_some() && fate.decision_time == fate.request.at);
+    refused.map_or(Ok(()), |fate| Err(format!("P4: {:?} at {:?}", fate.reject_reason, fate.decision_time)))
 }
 
 /// P5: two tenants that always ask for more than there is get the same cost.
@@ -101,7 +102,7 @@ fn shares(algorithm: &Algorithm, seed: u64) -> Result<(), String> {
         }
     }));
     let cost = |tenant: u32| {
-        let served = plant.between(MS(1_000), MS(4_000)).filter(|fate| fate.refused.is_none());
+        let served = plant.outcomes_between(MS(1_000), MS(4_000)).filter(|fate| fate.reject_reason.is_none());
         served.filter(|fate| fate.request.tenant == tenant).map(|fate| f64::from(fate.request.cost)).sum::<f64>()
     };
     let (one, other) = (cost(0), cost(1));
@@ -114,16 +115,16 @@ fn deadlines(algorithm: &Algorithm, seed: u64) -> Result<(), String> {
     let server = server(seed);
     let mut plant = Plant::new(algorithm, &[("level", "off")], server, seed);
     plant.run(&poisson(&server, SERVICE, 3.0, MS(0), MS(1_000), seed, |request, draw| {
-        request.left = MS(1 + draw.bits() % 30);
+        request.time_left = MS(1 + draw.bits() % 30);
     }));
-    for fate in &plant.fates {
-        let (left, waited) = (fate.request.left.min(server.slo), fate.decided.since(fate.request.at));
-        if fate.refused.is_none() && waited + SERVICE > left {
+    for fate in &plant.outcomes {
+        let (left, waited) = (fate.request.time_left.min(server.slo), fate.decision_time.since(fate.request.at));
+        if fate.reject_reason.is_none() && waited + SERVICE > left {
             return Err(format!("P6: admitted after {waited} of {left}"));
         }
         // The general limit leaves a tenth of the objective.
         let late = waited + SERVICE * 2 > left || waited > server.slo.scale(0.9);
-        if fate.refused == Some(RejectReason::Delay) && !late {
+        if fate.reject_reason == Some(RejectReason::Delay) && !late {
             return Err(format!("P6: refused after {waited} of {left}"));
         }
     }
@@ -133,7 +134,7 @@ fn deadlines(algorithm: &Algorithm, seed: u64) -> Result<(), String> {
 /// P7 where no client has a window: what is admitted of a tenant is no more than its share of all that is admitted, shares that
 /// are not asked for divided among the others (max-min); and all shares together are what the workers can do.
 fn divided(algorithm: &Algorithm, seed: u64) -> Result<(), String> {
-    let (server, mut draw) = (server(seed), Draw(seed ^ 0x7));
+    let (server, mut draw) = (server(seed), Rng(seed ^ 0x7));
     let weights: Vec<u64> = (0..2 + draw.bits() % 5).map(|_| 1 + draw.bits() % 20).collect();
     let all = weights.iter().sum::<u64>();
     let mut plant = Plant::new(algorithm, &[], server, seed);
@@ -147,15 +148,15 @@ fn divided(algorithm: &Algorithm, seed: u64) -> Result<(), String> {
         });
         request.tenant = drawn.unwrap_or(0) as u32;
     }));
-    let fates: Vec<_> = plant.between(MS(1_000), MS(5_000)).collect();
+    let fates: Vec<_> = plant.outcomes_between(MS(1_000), MS(5_000)).collect();
     let count = |tenant: u32, admitted: bool| {
         let counted =
-            fates.iter().filter(|fate| fate.request.tenant == tenant && (!admitted || fate.refused.is_none()));
+            fates.iter().filter(|fate| fate.request.tenant == tenant && (!admitted || fate.reject_reason.is_none()));
         counted.count() as f64
     };
     let tenants = 0..weights.len() as u32;
     let admitted: f64 = tenants.clone().map(|tenant| count(tenant, true)).sum();
-    let capacity = 4e9 / (SERVICE + server.refusal).0 as f64 * f64::from(server.workers);
+    let capacity = 4e9 / (SERVICE + server.rejection_cost).0 as f64 * f64::from(server.workers);
     if admitted < capacity * 0.85 {
         return Err(format!("P7: {admitted} admitted where {capacity} could be"));
     }
@@ -182,12 +183,12 @@ fn max_min(mut demands: Vec<f64>, all: f64) -> f64 {
 }
 
 /// Time that is passed on of what was left, after some has passed.
-type PassedOn = fn(Nanos, Nanos) -> Nanos;
+type Remaining = fn(Nanos, Nanos) -> Nanos;
 
 /// P8: along a path of servers neither the time that is left grows, nor what of it may be spent on queues.
-fn budgets_shrink(passed_on: PassedOn, seed: u64) -> Result<(), String> {
-    let mut draw = Draw(seed);
-    let span = |draw: &mut Draw| match draw.bits() % 8 {
+fn budgets_shrink(passed_on: Remaining, seed: u64) -> Result<(), String> {
+    let mut draw = Rng(seed);
+    let span = |draw: &mut Rng| match draw.bits() % 8 {
         0 => Nanos::ZERO,
         1 => Nanos(1),
         _ => Nanos(draw.bits() % MS(30).0),
@@ -220,57 +221,57 @@ fn starts_open(algorithm: &Algorithm, seed: u64) -> Result<(), String> {
     let server = server(seed);
     let mut plant = Plant::new(algorithm, &[], server, seed);
     plant.run(&poisson(&server, SERVICE, 0.85, MS(0), MS(2_000), seed, |_, _| {}));
-    let early = plant.fates.iter().filter(|fate| {
-        let waited = fate.decided.since(fate.request.at);
-        fate.refused.is_some() && waited + SERVICE * 2 <= server.slo.scale(0.9)
+    let early = plant.outcomes.iter().filter(|fate| {
+        let waited = fate.decision_time.since(fate.request.at);
+        fate.reject_reason.is_some() && waited + SERVICE * 2 <= server.slo.scale(0.9)
     });
-    let (early, all) = (early.count(), plant.fates.len());
+    let (early, all) = (early.count(), plant.outcomes.len());
     if early * 1_000 <= all { Ok(()) } else { Err(format!("P10: {early} of {all} refused")) }
 }
 
 #[test]
 fn whoever_is_less_important_is_refused_too() {
     check(importance);
-    check_canary(importance, &spoilt::UPSIDE_DOWN);
+    check_canary(importance, &canaries::UPSIDE_DOWN);
 }
 
 #[test]
 fn nobody_is_locked_out() {
     check(reopens);
-    check_canary(reopens, &spoilt::LOCKS_OUT);
+    check_canary(reopens, &canaries::LOCKS_OUT);
 }
 
 #[test]
 fn nothing_is_refused_beside_a_free_worker() {
     check(free_workers);
-    check_canary(free_workers, &spoilt::BINDS_WHEN_FREE);
+    check_canary(free_workers, &canaries::REJECTS_WHEN_FREE);
 }
 
 #[test]
 fn tenants_that_always_ask_get_equal_shares_of_cost() {
     check(shares);
-    check_canary(shares, &spoilt::NO_SHARES);
-    check_canary(shares, &spoilt::NO_COSTS);
+    check_canary(shares, &canaries::NO_SHARES);
+    check_canary(shares, &canaries::NO_COSTS);
 }
 
 #[test]
 fn deadlines_are_kept() {
     check(deadlines);
-    check_canary(deadlines, &spoilt::ADMITS_LATE);
+    check_canary(deadlines, &canaries::ADMITS_LATE);
 }
 
 #[test]
 fn a_tenant_is_admitted_up_to_its_share() {
     check(divided);
-    check_canary(divided, &spoilt::NO_SHARES);
-    check_canary(divided, &spoilt::LOCKS_OUT);
+    check_canary(divided, &canaries::NO_SHARES);
+    check_canary(divided, &canaries::LOCKS_OUT);
 }
 
 #[test]
 fn a_budget_never_grows_along_a_path() {
-    let failed = |law: PassedOn| (0..2_000).find_map(|index| budgets_shrink(law, seed().wrapping_add(index)).err());
-    assert_eq!(failed(deadline::passed_on), None);
-    let mistakes: [PassedOn; 3] = [|left, _| left, |left, passed| left + passed, |_, _| MS(20)];
+    let failed = |law: Remaining| (0..2_000).find_map(|index| budgets_shrink(law, seed().wrapping_add(index)).err());
+    assert_eq!(failed(deadline::remaining_after), None);
+    let mistakes: [Remaining; 3] = [|left, _| left, |left, passed| left + passed, |_, _| MS(20)];
     for (index, mistake) in mistakes.into_iter().enumerate() {
         assert!(failed(mistake).is_some(), "planted mistake {index} is not seen");
     }
@@ -279,5 +280,5 @@ fn a_budget_never_grows_along_a_path() {
 #[test]
 fn it_starts_open() {
     check(starts_open);
-    check_canary(starts_open, &spoilt::STARTS_CLOSED);
+    check_canary(starts_open, &canaries::STARTS_CLOSED);
 }

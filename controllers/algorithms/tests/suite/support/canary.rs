@@ -5,31 +5,31 @@ use leeward_core::client::{ClientHalf, ClientParts, Gate, Reply};
 use leeward_core::params::{ParamError, Params};
 use leeward_core::registry::{Algorithm, Environment};
 use leeward_core::server::{
-    Admission, Arrival, Departure, Feedback, Opened, RejectReason, ServerHalves, Session, SessionSlot, Verdict,
+    Admission, Arrival, Departure, Feedback, Registration, RejectReason, ServerHalves, Session, SessionSlot, Verdict,
 };
 use leeward_core::units::{Credits, Nanos, Time};
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Mistake {
+enum Defect {
     KeepsWindowOnClose,
     LosesCredit,
     WakesForEver,
     ForgetsInFlightOnClose,
-    PromisesTooMuch,
-    RejectsEveryTurn,
+    OverstatesWindow,
+    RejectsAtDequeue,
 }
 
 /// A core that is right but for one mistake.
-struct Spoilt {
+struct DefectiveCore {
     inner: Box<dyn Admission>,
-    mistake: Mistake,
+    defect: Defect,
     replies: u64,
     last_opened: Option<SessionSlot>,
 }
 
 #[deny(clippy::missing_trait_methods)]
-impl Admission for Spoilt {
-    fn open(&mut self, session: &mut Session, event: &Opened) {
+impl Admission for DefectiveCore {
+    fn open(&mut self, session: &mut Session, event: &Registration) {
         self.last_opened = Some(session.slot);
         self.inner.open(session, event);
     }
@@ -38,24 +38,22 @@ impl Admission for Spoilt {
         self.inner.request(session, event)
     }
 
-    fn execute(&mut self, waited: Nanos) -> Verdict {
-        match self.mistake {
-            Mistake::RejectsEveryTurn => Verdict::Reject(RejectReason::Delay),
-            _ => self.inner.execute(waited),
+    fn on_dequeue(&mut self, waited: Nanos) -> Verdict {
+        match self.defect {
+            Defect::RejectsAtDequeue => Verdict::Reject(RejectReason::Delay),
+            _ => self.inner.on_dequeue(waited),
         }
     }
 
     fn reply(&mut self, session: &mut Session, event: &Departure) -> Feedback {
         let mut feedback = self.inner.reply(session, event);
         self.replies += 1;
-        if self.mistake == Mistake::LosesCredit
-            && self.replies.is_multiple_of(20)
-            && session.window.0 > session.pending()
+        if self.defect == Defect::LosesCredit && self.replies.is_multiple_of(20) && session.window.0 > session.pending()
         {
             session.window.0 -= 1;
             feedback.window = session.window;
         }
-        if self.mistake == Mistake::PromisesTooMuch && self.replies.is_multiple_of(20) {
+        if self.defect == Defect::OverstatesWindow && self.replies.is_multiple_of(20) {
             feedback.window = Credits(64);
         }
         feedback
@@ -67,7 +65,7 @@ impl Admission for Spoilt {
 
     fn next_to_wake(&mut self, random: u64) -> Option<SessionSlot> {
         let next = self.inner.next_to_wake(random);
-        if self.mistake == Mistake::WakesForEver { next.or(self.last_opened) } else { next }
+        if self.defect == Defect::WakesForEver { next.or(self.last_opened) } else { next }
     }
 
     fn wake(&mut self, session: &mut Session, now: Time) -> Feedback {
@@ -75,68 +73,75 @@ impl Admission for Spoilt {
     }
 
     fn close(&mut self, session: &mut Session, now: Time) {
-        match self.mistake {
-            Mistake::KeepsWindowOnClose => session.window = Credits(0),
-            Mistake::ForgetsInFlightOnClose => session.set_state([0; 2]),
+        match self.defect {
+            Defect::KeepsWindowOnClose => session.window = Credits(0),
+            Defect::ForgetsInFlightOnClose => session.set_state([0; 2]),
             _ => {}
         }
         self.inner.close(session, now);
     }
 }
 
-fn spoil(
+fn with_defect(
     algorithm: &Algorithm,
     params: &Params,
     environment: &Environment,
-    mistake: Mistake,
+    mistake: Defect,
 ) -> Result<ServerHalves, ParamError> {
     let halves = algorithm.server(params, environment)?;
-    let spoilt = |inner| Box::new(Spoilt { inner, mistake, replies: 0, last_opened: None }) as Box<dyn Admission>;
+    let spoilt =
+        |inner| Box::new(DefectiveCore { inner, defect: mistake, replies: 0, last_opened: None }) as Box<dyn Admission>;
     Ok(ServerHalves { cores: halves.cores.into_iter().map(spoilt).collect(), control: halves.control })
 }
 
 /// Breakwater whose closed sessions take their windows along.
 pub(crate) const KEEPS_WINDOW_ON_CLOSE: Algorithm = Algorithm {
-    build_server: |params, environment| spoil(&breakwater::ALGORITHM, params, environment, Mistake::KeepsWindowOnClose),
+    build_server: |params, environment| {
+        with_defect(&breakwater::ALGORITHM, params, environment, Defect::KeepsWindowOnClose)
+    },
     ..breakwater::ALGORITHM
 };
 
 /// Breakwater that loses a credit with every 20th reply of a core.
 pub(crate) const LOSES_CREDIT: Algorithm = Algorithm {
-    build_server: |params, environment| spoil(&breakwater::ALGORITHM, params, environment, Mistake::LosesCredit),
+    build_server: |params, environment| with_defect(&breakwater::ALGORITHM, params, environment, Defect::LosesCredit),
     ..breakwater::ALGORITHM
 };
 
 /// Breakwater that always knows one more to wake.
 pub(crate) const WAKES_FOR_EVER: Algorithm = Algorithm {
-    build_server: |params, environment| spoil(&breakwater::ALGORITHM, params, environment, Mistake::WakesForEver),
+    build_server: |params, environment| with_defect(&breakwater::ALGORITHM, params, environment, Defect::WakesForEver),
     ..breakwater::ALGORITHM
 };
 
 /// Breakwater that tells clients of a window which it has not counted.
-pub(crate) const PROMISES_TOO_MUCH: Algorithm = Algorithm {
-    build_server: |params, environment| spoil(&breakwater::ALGORITHM, params, environment, Mistake::PromisesTooMuch),
+pub(crate) const OVERSTATES_WINDOW: Algorithm = Algorithm {
+    build_server: |params, environment| {
+        with_defect(&breakwater::ALGORITHM, params, environment, Defect::OverstatesWindow)
+    },
     ..breakwater::ALGORITHM
 };
 
 /// Breakwater that executes nothing of what it has admitted.
-pub(crate) const REJECTS_EVERY_TURN: Algorithm = Algorithm {
-    build_server: |params, environment| spoil(&breakwater::ALGORITHM, params, environment, Mistake::RejectsEveryTurn),
+pub(crate) const REJECTS_AT_DEQUEUE: Algorithm = Algorithm {
+    build_server: |params, environment| {
+        with_defect(&breakwater::ALGORITHM, params, environment, Defect::RejectsAtDequeue)
+    },
     ..breakwater::ALGORITHM
 };
 
 /// The gradient limit whose places leak away with lost connections.
 pub(crate) const FORGETS_IN_FLIGHT: Algorithm = Algorithm {
     build_server: |params, environment| {
-        spoil(&gradient::ALGORITHM, params, environment, Mistake::ForgetsInFlightOnClose)
+        with_defect(&gradient::ALGORITHM, params, environment, Defect::ForgetsInFlightOnClose)
     },
     ..gradient::ALGORITHM
 };
 
 /// A client that sends one request more than it may.
-struct Greedy(Box<dyn ClientHalf>);
+struct GreedyClient(Box<dyn ClientHalf>);
 
-impl ClientHalf for Greedy {
+impl ClientHalf for GreedyClient {
     fn gate(&mut self, now: Time, outstanding: u32) -> Gate {
         self.0.gate(now, outstanding.saturating_sub(1))
     }
@@ -152,15 +157,15 @@ impl ClientHalf for Greedy {
 pub(crate) const GREEDY_CLIENT: Algorithm = Algorithm {
     build_client: |params, environment| {
         let parts = (breakwater::ALGORITHM.build_client)(params, environment)?;
-        Ok(ClientParts { half: Box::new(Greedy(parts.half)), config: parts.config })
+        Ok(ClientParts { half: Box::new(GreedyClient(parts.half)), config: parts.config })
     },
     ..breakwater::ALGORITHM
 };
 
 /// A client that counts answers and stops listening.
-struct Deaf(Box<dyn ClientHalf>, u32);
+struct UnresponsiveClient(Box<dyn ClientHalf>, u32);
 
-impl ClientHalf for Deaf {
+impl ClientHalf for UnresponsiveClient {
     fn gate(&mut self, now: Time, outstanding: u32) -> Gate {
         // After its third answer it believes in no credit any more.
         if self.1 > 3 { Gate::Closed } else { self.0.gate(now, outstanding) }
@@ -175,10 +180,10 @@ impl ClientHalf for Deaf {
 }
 
 /// Breakwater with clients that lock themselves out.
-pub(crate) const DEAF_CLIENT: Algorithm = Algorithm {
+pub(crate) const UNRESPONSIVE_CLIENT: Algorithm = Algorithm {
     build_client: |params, environment| {
         let parts = (breakwater::ALGORITHM.build_client)(params, environment)?;
-        Ok(ClientParts { half: Box::new(Deaf(parts.half, 0)), config: parts.config })
+        Ok(ClientParts { half: Box::new(UnresponsiveClient(parts.half, 0)), config: parts.config })
     },
     ..breakwater::ALGORITHM
 };

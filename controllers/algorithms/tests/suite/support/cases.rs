@@ -1,11 +1,11 @@
 //! Which algorithms run with which parameters, and what each case promises.
 
 use leeward_controllers::{breakwater, published};
-use leeward_core::params::{Params, Raw};
+use leeward_core::params::{Params, RawParam};
 use leeward_core::registry::{Algorithm, Environment};
 use leeward_core::units::Nanos;
 
-use super::checker::Promises;
+use super::checker::Guarantees;
 
 /// An algorithm with parameters.
 pub(crate) struct Case {
@@ -13,7 +13,7 @@ pub(crate) struct Case {
     pub(crate) algorithm: Algorithm,
     pub(crate) params: Params,
     pub(crate) environment: Environment,
-    pub(crate) promises: Promises,
+    pub(crate) guarantees: Guarantees,
 }
 
 /// Small bounds are reached in few steps.
@@ -32,12 +32,14 @@ impl Case {
     /// `algorithm` with `pairs` on top of the small bounds. Every window is below `max_window`, if windows are what its
     /// clients send by.
     pub(crate) fn new(algorithm: &Algorithm, pairs: &[(&str, &str)], max_window: Option<u32>) -> Self {
-        let bounds =
-            [("client_queue", Raw::Integer(QUEUE as i64)), ("max_outstanding", Raw::Integer(MAX_OUTSTANDING.into()))];
-        let all: Vec<(&str, Raw)> = bounds
+        let bounds = [
+            ("client_queue", RawParam::Integer(QUEUE as i64)),
+            ("max_outstanding", RawParam::Integer(MAX_OUTSTANDING.into())),
+        ];
+        let all: Vec<(&str, RawParam)> = bounds
             .into_iter()
             .filter(|(name, _)| algorithm.params.iter().any(|spec| spec.name == *name))
-            .chain(pairs.iter().map(|(name, value)| (*name, Raw::Text((*value).into()))))
+            .chain(pairs.iter().map(|(name, value)| (*name, RawParam::Text((*value).into()))))
             .collect();
         let words: Vec<String> = pairs.iter().map(|(name, value)| format!("{name}={value}")).collect();
         let environment = environment();
@@ -45,7 +47,7 @@ impl Case {
             name: [&[algorithm.name.to_owned()], words.as_slice()].concat().join(" "),
             params: algorithm.params(&all).expect("the case's parameters are declared"),
             algorithm: algorithm.clone(),
-            promises: Promises {
+            guarantees: Guarantees {
                 max_window,
                 min_pool: environment.cores.into(),
                 queue: QUEUE,

@@ -23,7 +23,7 @@ pub(crate) enum Event {
         request: u64,
     },
     /// A message with this window has reached the client.
-    Told {
+    WindowReceived {
         place: usize,
         window: u32,
     },
@@ -58,7 +58,7 @@ pub(crate) enum Event {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum End {
     Response,
-    Drop,
+    Rejected,
     Client,
     Disconnect,
 }
@@ -82,7 +82,7 @@ pub(crate) struct SessionView {
 
 /// Promises of a case beyond what holds for all.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Promises {
+pub(crate) struct Guarantees {
     /// Clients send by window, and every window is below this.
     pub(crate) max_window: Option<u32>,
     /// The smallest pool, where there is a pool.
@@ -129,20 +129,20 @@ pub(crate) enum Violation {
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Life {
+enum RequestState {
     Waiting,
     Out,
 }
 
 #[derive(Default)]
 struct ClientState {
-    told: u32,
+    window: u32,
     outstanding: u32,
 }
 
 pub(crate) struct Checker {
-    promises: Promises,
-    requests: BTreeMap<u64, Life>,
+    guarantees: Guarantees,
+    requests: BTreeMap<u64, RequestState>,
     issued_ids: u64,
     clients: BTreeMap<usize, ClientState>,
     woken: Vec<usize>,
@@ -151,9 +151,9 @@ pub(crate) struct Checker {
 }
 
 impl Checker {
-    pub(crate) fn new(promises: Promises) -> Self {
+    pub(crate) fn new(promises: Guarantees) -> Self {
         Checker {
-            promises,
+            guarantees: promises,
             requests: BTreeMap::new(),
             issued_ids: 0,
             clients: BTreeMap::new(),
@@ -190,10 +190,10 @@ impl Checker {
             }
             Event::Submitted { request } => {
                 self.issued_ids = self.issued_ids.max(request + 1);
-                self.requests.insert(request, Life::Waiting);
+                self.requests.insert(request, RequestState::Waiting);
             }
             Event::Sent { place, request } => return self.sent(place, request),
-            Event::Told { place, window } => self.clients.entry(place).or_default().told = window,
+            Event::WindowReceived { place, window } => self.clients.entry(place).or_default().window = window,
             Event::Answered { place } => {
                 let client = self.clients.entry(place).or_default();
                 client.outstanding = client.outstanding.saturating_sub(1);
@@ -217,22 +217,22 @@ impl Checker {
     }
 
     fn sent(&mut self, place: usize, request: u64) -> Result<(), Violation> {
-        if self.requests.insert(request, Life::Out) != Some(Life::Waiting) {
+        if self.requests.insert(request, RequestState::Out) != Some(RequestState::Waiting) {
             return Err(Violation::SentTwice { request });
         }
         let client = self.clients.entry(place).or_default();
         let outstanding = client.outstanding;
         client.outstanding += 1;
         // By the window it was told last. One that has shrunk below what is out already is no debt; it only sends nothing.
-        let window = if self.promises.max_window.is_some() { client.told } else { u32::MAX };
-        let allowed = window.min(self.promises.max_outstanding);
+        let window = if self.guarantees.max_window.is_some() { client.window } else { u32::MAX };
+        let allowed = window.min(self.guarantees.max_outstanding);
         if outstanding < allowed { Ok(()) } else { Err(Violation::SentWithoutCredit { outstanding, allowed }) }
     }
 
     /// A window may be below what is pending for a while: the client spent a credit that had been taken back before it
     /// could hear of that. The next message to it makes up for that, so that no message leaves with such a window.
     fn departed(&self, window: u32, pending: u32) -> Result<(), Violation> {
-        match self.promises.max_window {
+        match self.guarantees.max_window {
             Some(_) if window < pending => Err(Violation::WindowBelowPending { window, pending }),
             Some(max) if window >= max => Err(Violation::WindowTooLarge { window }),
             _ => Ok(()),
@@ -248,7 +248,7 @@ impl Checker {
         {
             return Err(Violation::Gauge { name: "priority_threshold", value: threshold });
         }
-        match view.sessions.iter().find(|session| session.queued > self.promises.queue) {
+        match view.sessions.iter().find(|session| session.queued > self.guarantees.queue) {
             Some(session) => Err(Violation::Queue { queued: session.queued }),
             None => Ok(()),
         }
@@ -267,7 +267,7 @@ impl Checker {
             }
             _ => {}
         }
-        let max = self.promises.max_window.unwrap_or(u32::MAX);
+        let max = self.guarantees.max_window.unwrap_or(u32::MAX);
         match view.sessions.iter().find(|session| session.window >= max) {
             Some(session) => Err(Violation::WindowTooLarge { window: session.window }),
             None => Ok(()),
@@ -278,9 +278,9 @@ impl Checker {
         let Some(pool) = gauges.credit_pool else { return Ok(()) };
         // The upper bound follows the number of sessions with the next tick.
         let sessions = gauges.sessions.unwrap_or(0);
-        let max = sessions.saturating_mul(self.promises.max_window.unwrap_or(u32::MAX).into());
-        let too_large = self.ticked && pool > max.max(self.promises.min_pool);
-        if pool < self.promises.min_pool || too_large { Err(Violation::Pool { pool }) } else { Ok(()) }
+        let max = sessions.saturating_mul(self.guarantees.max_window.unwrap_or(u32::MAX).into());
+        let too_large = self.ticked && pool > max.max(self.guarantees.min_pool);
+        if pool < self.guarantees.min_pool || too_large { Err(Violation::Pool { pool }) } else { Ok(()) }
     }
 
     fn in_flight(&self, view: &View) -> Result<(), Violation> {

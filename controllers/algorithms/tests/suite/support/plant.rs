@@ -3,17 +3,17 @@
 
 use std::collections::VecDeque;
 
-use leeward_core::client::{Client, Header, LocalEnd, Outlet};
+use leeward_core::client::{Client, ClientSink, Header, LocalOutcome};
 use leeward_core::params::Params;
 use leeward_core::registry::{Algorithm, Environment};
 use leeward_core::server::{
-    Admission, Arrival, ControlLoop, CoreId, Departure, Feedback, Opened, Outcome, Session, SessionSlot, Signals,
-    Ticket, Verdict,
+    Admission, Arrival, ControlLoop, CoreId, Departure, Feedback, Outcome, PendingRequest, Registration, Session,
+    SessionSlot, Signals, Verdict,
 };
 use leeward_core::units::{CreditId, Nanos, Priority, Time};
 
 use super::checker::{End, Event, SessionView, View};
-use super::step::{PLACES, Step};
+use super::step::{MAX_CONNECTIONS, Step};
 
 enum ToServer {
     Request { request: u64, header: Header, sent: Time },
@@ -31,7 +31,7 @@ struct InServer {
     sent: Time,
     arrived: Time,
     admitted: bool,
-    ticket: Ticket,
+    ticket: PendingRequest,
 }
 
 struct Connection {
@@ -50,13 +50,13 @@ struct Wire<'a> {
     events: &'a mut Vec<Event>,
 }
 
-impl Outlet<u64> for Wire<'_> {
+impl ClientSink<u64> for Wire<'_> {
     fn send(&mut self, request: u64, header: Header) {
         self.events.push(Event::Sent { place: self.place, request });
         self.to_server.push_back(ToServer::Request { request, header, sent: self.now });
     }
 
-    fn end(&mut self, request: u64, _: LocalEnd) {
+    fn end(&mut self, request: u64, _: LocalOutcome) {
         self.events.push(Event::Ended { request, end: End::Client });
     }
 
@@ -67,7 +67,7 @@ impl Outlet<u64> for Wire<'_> {
 
 /// Mistakes that the plant itself can make, to see whether the checker notices.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) enum Mistake {
+pub(crate) enum PlantDefect {
     #[default]
     None,
     /// Reports every 50th answer twice.
@@ -91,27 +91,31 @@ pub(crate) struct Plant {
     queues: (Nanos, Nanos),
     /// Arrivals, completions and drops, and those of them for a lock.
     since_tick: (u64, u64, u64, u64),
-    mistake: Mistake,
+    defect: PlantDefect,
     events: Vec<Event>,
 }
 
 impl Plant {
-    pub(crate) fn new(algorithm: &Algorithm, params: &Params, environment: &Environment, mistake: Mistake) -> Self {
+    pub(crate) fn new(algorithm: &Algorithm, params: &Params, environment: &Environment, mistake: PlantDefect) -> Self {
         let server = algorithm.server(params, environment).expect("the case's parameters are valid");
         Plant {
             now: Time::ZERO,
             algorithm: algorithm.clone(),
             params: params.clone(),
             environment: *environment,
-            free_slots: server.cores.iter().map(|_| (0..PLACES as u32).rev().map(SessionSlot).collect()).collect(),
+            free_slots: server
+                .cores
+                .iter()
+                .map(|_| (0..MAX_CONNECTIONS as u32).rev().map(SessionSlot).collect())
+                .collect(),
             cores: server.cores,
             control: server.control,
-            connections: (0..PLACES).map(|_| None).collect(),
+            connections: (0..MAX_CONNECTIONS).map(|_| None).collect(),
             requests: 0,
             answers: 0,
             queues: (Nanos::ZERO, Nanos::ZERO),
             since_tick: (0, 0, 0, 0),
-            mistake,
+            defect: mistake,
             events: Vec::new(),
         }
     }
@@ -127,7 +131,7 @@ impl Plant {
             Step::ToClient { place } => self.arrive_at_client(place),
             Step::Tick { random } => self.tick(random),
             Step::Queues { packet_delay, run_delay } => self.queues = (packet_delay, run_delay),
-            Step::Pass { time } => self.now += time,
+            Step::Advance { time } => self.now += time,
             Step::Timer { place } => self.timer(place),
         }
         std::mem::take(&mut self.events)
@@ -182,7 +186,7 @@ impl Plant {
         self.events.push(Event::Connected { place });
         (0..waiting).for_each(|level| self.submit(place, level, u64::MAX));
         let connection = self.connections[place].as_mut().expect("just opened");
-        let event = Opened { now: self.now, demand: connection.client.demand() };
+        let event = Registration { now: self.now, demand: connection.client.demand() };
         self.cores[core].open(&mut connection.session, &event);
     }
 
@@ -278,11 +282,11 @@ impl Plant {
         let entry = connection.in_server.remove(pick % connection.in_server.len());
         // Its turn comes, and it has ended in the same moment.
         let waited = now.since(entry.arrived);
-        let begins = entry.admitted && executed && self.cores[core].execute(waited) == Verdict::Admit;
-        let outcome = if begins { Outcome::Completed } else { Outcome::Dropped };
+        let begins = entry.admitted && executed && self.cores[core].on_dequeue(waited) == Verdict::Admit;
+        let outcome = if begins { Outcome::Completed } else { Outcome::Rejected };
         match outcome {
             Outcome::Completed => self.since_tick.1 += 1,
-            Outcome::Dropped => self.since_tick.2 += 1,
+            Outcome::Rejected => self.since_tick.2 += 1,
         }
         // Admitted and not executed: it was refused a lock.
         self.since_tick.3 += u64::from(entry.admitted && !executed);
@@ -300,11 +304,11 @@ impl Plant {
         };
         match message {
             ToClient::Credit(feedback) => {
-                self.events.push(Event::Told { place, window: feedback.window.0 });
+                self.events.push(Event::WindowReceived { place, window: feedback.window.0 });
                 self.with_client(place, |client, now, wire| client.on_credit(now, &feedback, wire));
             }
             ToClient::Answer { request, outcome, sent, feedback } => {
-                self.events.push(Event::Told { place, window: feedback.window.0 });
+                self.events.push(Event::WindowReceived { place, window: feedback.window.0 });
                 self.events.push(Event::Answered { place });
                 self.answered(request, outcome);
                 let round_trip = self.now.since(sent);
@@ -316,11 +320,11 @@ impl Plant {
     }
 
     fn answered(&mut self, request: u64, outcome: Outcome) {
-        let end = if outcome == Outcome::Completed { End::Response } else { End::Drop };
+        let end = if outcome == Outcome::Completed { End::Response } else { End::Rejected };
         self.answers += 1;
-        let times = match self.mistake {
-            Mistake::EndsTwice if self.answers.is_multiple_of(50) => 2,
-            Mistake::ForgetsEnd if self.answers.is_multiple_of(50) => 0,
+        let times = match self.defect {
+            PlantDefect::EndsTwice if self.answers.is_multiple_of(50) => 2,
+            PlantDefect::ForgetsEnd if self.answers.is_multiple_of(50) => 0,
             _ => 1,
         };
         (0..times).for_each(|_| self.events.push(Event::Ended { request, end }));
@@ -329,11 +333,19 @@ impl Plant {
     fn tick(&mut self, random: u64) {
         let (packet_delay, run_delay) = self.queues;
         let (arrivals, completions, drops, lock_drops) = std::mem::take(&mut self.since_tick);
-        let signals = Signals { now: self.now, packet_delay, run_delay, arrivals, completions, drops, lock_drops };
+        let signals = Signals {
+            now: self.now,
+            packet_delay,
+            run_delay,
+            arrivals,
+            completions,
+            rejections: drops,
+            lock_rejections: lock_drops,
+        };
         self.control.tick(&signals);
         self.events.push(Event::Ticked);
         // One more than there are sessions: the checker then sees one twice.
-        for asked in 0..=PLACES as u64 {
+        for asked in 0..=MAX_CONNECTIONS as u64 {
             let woken = (0..self.cores.len()).fold(false, |woken, core| {
                 let random = random.wrapping_mul(asked * 2 + 1).rotate_left(core as u32 + 17);
                 self.wake_next(core, random) || woken

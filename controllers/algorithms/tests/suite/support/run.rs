@@ -6,8 +6,8 @@ use proptest::test_runner::{Config, RngAlgorithm, TestCaseError, TestError, Test
 
 use super::cases::Case;
 use super::checker::{Checker, End, Event, Violation};
-use super::plant::{Mistake, Plant};
-use super::step::{PLACES, Step, steps};
+use super::plant::{Plant, PlantDefect};
+use super::step::{MAX_CONNECTIONS, Step, steps};
 
 /// A sequence has up to this many steps.
 const STEPS: usize = 3_000;
@@ -31,7 +31,7 @@ fn from_environment(name: &str) -> Option<u64> {
 ///
 /// # Errors
 /// The violation of the shortest sequence that still shows one, and a report with the sequence, the seed and the command.
-pub(crate) fn run(case: &Case, mistake: Mistake, seed: u64, sequences: u32) -> Result<(), (Violation, String)> {
+pub(crate) fn run(case: &Case, mistake: PlantDefect, seed: u64, sequences: u32) -> Result<(), (Violation, String)> {
     let mut bytes = [0; 32];
     bytes[..8].copy_from_slice(&seed.to_le_bytes());
     let config = Config { cases: sequences, failure_persistence: None, max_shrink_iters: 20_000, ..Config::default() };
@@ -58,26 +58,26 @@ pub(crate) fn run(case: &Case, mistake: Mistake, seed: u64, sequences: u32) -> R
 }
 
 /// Plays one sequence, then lets the overload end, sees whether everyone is served again, and closes everything.
-pub(crate) fn play(case: &Case, mistake: Mistake, steps: &[Step]) -> Result<(), Violation> {
-    let mut stage = Stage {
+pub(crate) fn play(case: &Case, mistake: PlantDefect, steps: &[Step]) -> Result<(), Violation> {
+    let mut stage = TestRun {
         plant: Plant::new(&case.algorithm, &case.params, &case.environment, mistake),
-        checker: Checker::new(case.promises),
-        served: [false; PLACES],
+        checker: Checker::new(case.guarantees),
+        served: [false; MAX_CONNECTIONS],
     };
     steps.iter().try_for_each(|step| stage.step(step))?;
     stage.recover()?;
-    (0..PLACES).try_for_each(|place| stage.step(&Step::Close { place }))?;
+    (0..MAX_CONNECTIONS).try_for_each(|place| stage.step(&Step::Close { place }))?;
     stage.checker.finish(&stage.plant.view())
 }
 
-struct Stage {
+struct TestRun {
     plant: Plant,
     checker: Checker,
     /// Which connections have got a response since the overload ended.
-    served: [bool; PLACES],
+    served: [bool; MAX_CONNECTIONS],
 }
 
-impl Stage {
+impl TestRun {
     fn step(&mut self, step: &Step) -> Result<(), Violation> {
         let events = self.plant.step(step);
         if let Step::ToClient { place } = step {
@@ -91,14 +91,14 @@ impl Stage {
     /// asks for something gets it within another three.
     fn recover(&mut self) -> Result<(), Violation> {
         self.step(&Step::Queues { packet_delay: Nanos::ZERO, run_delay: Nanos::ZERO })?;
-        self.step(&Step::Pass { time: Nanos::from_secs(3) })?;
+        self.step(&Step::Advance { time: Nanos::from_secs(3) })?;
         for _ in 0..200 {
             self.quiet_round()?;
         }
-        self.served = [false; PLACES];
+        self.served = [false; MAX_CONNECTIONS];
         for _ in 0..3_000 {
             let waiting: Vec<usize> =
-                (0..PLACES).filter(|place| self.plant.is_open(*place) && !self.served[*place]).collect();
+                (0..MAX_CONNECTIONS).filter(|place| self.plant.is_open(*place) && !self.served[*place]).collect();
             if waiting.is_empty() {
                 return Ok(());
             }
@@ -108,7 +108,7 @@ impl Stage {
             }
             self.quiet_round()?;
         }
-        match (0..PLACES).find(|place| self.plant.is_open(*place) && !self.served[*place]) {
+        match (0..MAX_CONNECTIONS).find(|place| self.plant.is_open(*place) && !self.served[*place]) {
             Some(place) => Err(Violation::LockedOut { place }),
             None => Ok(()),
         }
@@ -116,12 +116,12 @@ impl Stage {
 
     /// Lets a millisecond pass in which nothing queues: all that is on its way arrives and is served.
     fn quiet_round(&mut self) -> Result<(), Violation> {
-        for place in 0..PLACES {
+        for place in 0..MAX_CONNECTIONS {
             self.settle(place)?;
         }
-        self.step(&Step::Pass { time: Nanos::from_millis(1) })?;
+        self.step(&Step::Advance { time: Nanos::from_millis(1) })?;
         self.step(&Step::Tick { random: 5 })?;
-        for place in 0..PLACES {
+        for place in 0..MAX_CONNECTIONS {
             if self.plant.is_open(place) {
                 self.step(&Step::Timer { place })?;
             }

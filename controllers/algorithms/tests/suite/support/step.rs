@@ -4,7 +4,7 @@ use leeward_core::units::Nanos;
 use proptest::prelude::*;
 
 /// Connections that may be open at once.
-pub(crate) const PLACES: usize = 6;
+pub(crate) const MAX_CONNECTIONS: usize = 6;
 
 /// A single event. A step without an object (no connection, no message) does nothing.
 #[derive(Clone, Debug)]
@@ -26,7 +26,7 @@ pub(crate) enum Step {
     /// From now on the queues are this long, until the next such step.
     Queues { packet_delay: Nanos, run_delay: Nanos },
     /// Time passes; timers are not called (they may be late).
-    Pass { time: Nanos },
+    Advance { time: Nanos },
     /// A client's timer, due or not.
     Timer { place: usize },
 }
@@ -37,7 +37,7 @@ pub(crate) fn steps(max: usize) -> impl Strategy<Value = Vec<Step>> {
 }
 
 fn step() -> impl Strategy<Value = Step> {
-    let place = 0..PLACES;
+    let place = 0..MAX_CONNECTIONS;
     prop_oneof![
         3 => (place.clone(), 0u8..6).prop_map(|(place, waiting)| Step::Open { place, waiting }),
         1 => place.clone().prop_map(|place| Step::Close { place }),
@@ -51,7 +51,7 @@ fn step() -> impl Strategy<Value = Step> {
         12 => any::<u64>().prop_map(|random| Step::Tick { random }),
         2 => (delay(), delay())
             .prop_map(|(packet_delay, run_delay)| Step::Queues { packet_delay, run_delay }),
-        8 => passing().prop_map(|time| Step::Pass { time }),
+        8 => advance_time().prop_map(|time| Step::Advance { time }),
         4 => place.prop_map(|place| Step::Timer { place }),
     ]
 }
@@ -66,7 +66,7 @@ fn delay() -> impl Strategy<Value = Nanos> {
 }
 
 /// From the time between two packets to a long pause.
-fn passing() -> impl Strategy<Value = Nanos> {
+fn advance_time() -> impl Strategy<Value = Nanos> {
     prop_oneof![
         40 => (1u64..10_000).prop_map(Nanos),
         4 => (1u64..2_000_000).prop_map(Nanos),

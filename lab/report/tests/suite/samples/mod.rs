@@ -1,6 +1,6 @@
 //! Made-up results in the shape of real ones: an overall comparison and one with shifting demand.
 
-use leeward_outcome::results::{Claim, Plot, Point, Results, RunKey, Shift, Verdict, Window, WorkloadKey};
+use leeward_outcome::results::{Claim, Plot, PointRow, Results, RunKey, ShiftRow, Verdict, WindowRow, WorkloadKey};
 
 /// How a controller bears demand: goodput, p99 and drop rate at a demand over capacity.
 type Model = fn(f64) -> (f64, f64, f64);
@@ -58,7 +58,7 @@ pub(crate) fn overall() -> Results {
                 let ratio = step as f64 / 10.0;
                 let (goodput, p99, drops) = model(ratio);
                 let near = jitter(seed, step);
-                points.push(Point {
+                points.push(PointRow {
                     run: RunKey::new(name, name, seed),
                     workload: WorkloadKey {
                         demand_rps: ratio * 850e3,
@@ -81,7 +81,7 @@ pub(crate) fn overall() -> Results {
                     rx_per_request: 1.1,
                     tx_per_request: 1.2,
                     offered: (ratio * 1.7e6) as u64,
-                    ..Point::default()
+                    ..PointRow::default()
                 });
             }
         }
@@ -151,7 +151,7 @@ pub(crate) fn shift() -> Results {
                 let (goodput, p99, drops) = model(demand / 850e3);
                 let since = (start - 4.0).max(0.0);
                 let sick = if *name != "breakwater" && since > 0.0 && since < 0.5 { 1.0 - since } else { 0.0 };
-                windows.push(Window {
+                windows.push(WindowRow {
                     run: RunKey::new(name, name, seed),
                     start_s: start,
                     length_ms: 20.0,
@@ -159,10 +159,10 @@ pub(crate) fn shift() -> Results {
                     goodput_rps: goodput * 850e3 * jitter(seed, step) * (1.0 - 0.8 * sick),
                     p99_us: p99 * jitter(seed, step) * (1.0 + 900.0 * sick * sick),
                     drops_rps: drops * demand,
-                    ..Window::default()
+                    ..WindowRow::default()
                 });
             }
-            points.push(Point {
+            points.push(PointRow {
                 run: RunKey::new(name, name, seed),
                 workload: WorkloadKey {
                     clients: 1000,
@@ -171,10 +171,10 @@ pub(crate) fn shift() -> Results {
                     ..WorkloadKey::default()
                 },
                 slo_us: 200.0,
-                ..Point::default()
+                ..PointRow::default()
             });
             for pair in levels.windows(2) {
-                shifts.push(Shift {
+                shifts.push(ShiftRow {
                     run: RunKey::new(name, name, seed),
                     at_s: pair[0].0,
                     from_rps: pair[0].1,

@@ -1,11 +1,11 @@
 //! Invariants of any run, whatever the controller and the scenario.
 
 use super::scenario::Scenario;
-use leeward_outcome::Counts;
+use leeward_outcome::RequestCounts;
 use leeward_sim::{RunOutcome, simulate};
 
 /// Sum over the kinds of requests.
-fn sum(report: &RunOutcome, of: fn(&Counts) -> u64) -> u64 {
+fn sum(report: &RunOutcome, of: fn(&RequestCounts) -> u64) -> u64 {
     report.kinds.iter().map(|kind| of(&kind.counts)).sum()
 }
 
@@ -34,12 +34,12 @@ pub(crate) fn check(scenario: &Scenario) -> Result<RunOutcome, String> {
         (server.refused_at_locks <= server.rejected, format!("more refused at locks than rejected: {server:?}")),
         (
             // One that stopped waiting before the measured part may be dropped in it.
-            locks().map(|lock| lock.refused).sum::<u64>() + carried * if config.replicas.is_some() { 2 } else { 1 }
+            locks().map(|lock| lock.rejected).sum::<u64>() + carried * if config.replicas.is_some() { 2 } else { 1 }
                 >= server.refused_at_locks,
             format!("locks refused less than the server: {:?} {server:?}", report.locks),
         ),
         (
-            locks().all(|lock| lock.waited <= lock.acquired && lock.utilization.unwrap() <= 1.0 + 1e-9),
+            locks().all(|lock| lock.contended <= lock.acquisitions && lock.utilization.unwrap() <= 1.0 + 1e-9),
             format!("more than there can be: {:?}", report.locks),
         ),
         (
@@ -59,7 +59,7 @@ pub(crate) fn check(scenario: &Scenario) -> Result<RunOutcome, String> {
             "the windows hold more than the run".into(),
         ),
         (
-            report.fine.iter().map(|window| window.completed).sum::<u64>() == report.totals.completed,
+            report.fine_windows.iter().map(|window| window.completed).sum::<u64>() == report.totals.completed,
             "the fine windows don't add up".into(),
         ),
     ];

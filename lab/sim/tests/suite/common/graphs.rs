@@ -1,28 +1,31 @@
 //! Graphs for tests: services that cost nothing but what they compute, and what runs them.
 
-use leeward_core::params::Raw;
+use leeward_core::params::RawParam;
 use leeward_core::units::{Nanos, Rate};
 use leeward_sim::config::{NetworkModel, Segment, SimConfig, Workload};
-use leeward_sim::graph::model::{Begin, CallModel, Control, Deadlines, Graph, Passing, ServiceModel, Told, When};
-use leeward_sim::service::Service;
+use leeward_sim::graph::model::{
+    CallModel, CallOrder, CallPolicy, ControlPlacement, DeadlinePolicy, DownstreamReports, Graph, ServiceModel,
+    StartCondition,
+};
+use leeward_sim::service_time::ServiceTime;
 use leeward_sim::{RunOutcome, simulate};
 use leeward_workload::rng::{Purpose, Rng};
 use std::sync::Arc;
 
 /// A service of one server whose messages cost nothing.
-pub(crate) fn free(name: &str, cores: u32, service: Service) -> ServiceModel {
+pub(crate) fn free(name: &str, cores: u32, service: ServiceTime) -> ServiceModel {
     let none = Nanos::ZERO;
     ServiceModel { name: name.into(), servers: 1, cores, service, resume: none, receive: none, send: none, rtt: none }
 }
 
 /// A call that every request makes once.
 pub(crate) fn call(from: usize, to: usize) -> CallModel {
-    CallModel { from, to, times: 1, probability: 1.0, when: When::Together }
+    CallModel { from, to, times: 1, probability: 1.0, order: CallOrder::Parallel }
 }
 
 /// A run of `graph` with so many requests per second for so long.
 pub(crate) fn config(graph: Graph, clients: u32, rate: f64, slo: Nanos, millis: u64, seed: u64) -> SimConfig {
-    let testbed = SimConfig::testbed(Service::Constant(Nanos(1)), 1.0);
+    let testbed = SimConfig::testbed(ServiceTime::Constant(Nanos(1)), 1.0);
     SimConfig {
         network: NetworkModel { rtt: Nanos::ZERO, jitter: Nanos::ZERO },
         workload: Workload {
@@ -41,11 +44,11 @@ pub(crate) fn config(graph: Graph, clients: u32, rate: f64, slo: Nanos, millis: 
 }
 
 /// Runs it under a controller and checks what must hold on every run.
-pub(crate) fn run(config: &SimConfig, controller: &str, params: &[(&str, Raw)]) -> RunOutcome {
+pub(crate) fn run(config: &SimConfig, controller: &str, params: &[(&str, RawParam)]) -> RunOutcome {
     let algorithm = leeward_controllers::builtin().find(controller).unwrap().clone();
     let report = simulate(config, &algorithm, &algorithm.params(params).unwrap()).unwrap();
     assert!(report.violations.is_empty(), "{controller}: {:?}", report.violations);
-    assert!(report.totals.balance(), "{controller}: {:?}", report.totals);
+    assert!(report.totals.is_balanced(), "{controller}: {:?}", report.totals);
     report
 }
 
@@ -54,14 +57,14 @@ pub(crate) fn draw(seed: u64) -> SimConfig {
     let mut rng = Rng::new(seed, Purpose::Paths);
     let services = 2 + rng.below(5) as usize;
     let micros = |rng: &mut Rng, below: u64| Nanos(rng.below(below * 1_000));
-    let mut graph = Graph { services: Vec::new(), calls: Vec::new(), passing: Passing::default() };
+    let mut graph = Graph { services: Vec::new(), calls: Vec::new(), policy: CallPolicy::default() };
     for index in 0..services {
         let mean = Nanos(500 + rng.below(40_000));
         graph.services.push(ServiceModel {
             name: format!("s{index}"),
             servers: 1 + rng.below(4) as u32,
             cores: 1 + rng.below(6) as u32,
-            service: [Service::Exponential(mean), Service::Constant(mean)][rng.below(2) as usize].clone(),
+            service: [ServiceTime::Exponential(mean), ServiceTime::Constant(mean)][rng.below(2) as usize].clone(),
             resume: micros(&mut rng, 3),
             receive: micros(&mut rng, 2),
             send: micros(&mut rng, 2),
@@ -72,16 +75,22 @@ pub(crate) fn draw(seed: u64) -> SimConfig {
             let from = rng.below(index.max(1) as u64) as usize;
             if index > 0 && !graph.calls.iter().any(|known| (known.from, known.to) == (from, index)) {
                 let probability = if rng.below(2) == 0 { 1.0 } else { rng.unit() };
-                let when = [When::Together, When::Then][rng.below(2) as usize];
-                graph.calls.push(CallModel { from, to: index, times: 1 + rng.below(3) as u16, probability, when });
+                let when = [CallOrder::Parallel, CallOrder::Sequential][rng.below(2) as usize];
+                graph.calls.push(CallModel {
+                    from,
+                    to: index,
+                    times: 1 + rng.below(3) as u16,
+                    probability,
+                    order: when,
+                });
             }
         }
     }
-    graph.passing = Passing {
-        begin: [Begin::Admitted, Begin::Reserved][rng.below(2) as usize],
-        control: [Control::Everywhere, Control::Entry][rng.below(2) as usize],
-        downstream: [Told::Nothing, Told::Downstream][rng.below(2) as usize],
-        deadlines: [Deadlines::Ignored, Deadlines::Kept][rng.below(2) as usize],
+    graph.policy = CallPolicy {
+        start: [StartCondition::Admitted, StartCondition::Reserved][rng.below(2) as usize],
+        control: [ControlPlacement::Everywhere, ControlPlacement::Entry][rng.below(2) as usize],
+        downstream: [DownstreamReports::Off, DownstreamReports::On][rng.below(2) as usize],
+        deadlines: [DeadlinePolicy::Ignored, DeadlinePolicy::Enforced][rng.below(2) as usize],
         retries: [0.0, 0.1][rng.below(2) as usize],
     };
     let rate = graph.capacity().0 * (0.2 + 2.3 * rng.unit());

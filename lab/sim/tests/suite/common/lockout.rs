@@ -2,10 +2,10 @@
 //! go, each drawn from one number, and the judgement of their outcomes.
 
 use leeward_allocation::registry::{self, POLICIES};
-use leeward_core::params::Raw;
+use leeward_core::params::RawParam;
 use leeward_core::units::{Nanos, Rate};
 use leeward_sim::config::{Balancing, Costs, NetworkModel, Scheduling, Segment, ServerModel, Workload};
-use leeward_sim::{RunOutcome, SimConfig, service::Service, simulate};
+use leeward_sim::{RunOutcome, SimConfig, service_time::ServiceTime, simulate};
 use leeward_workload::rng::{Purpose, Rng};
 
 /// Goodput below this share of what is possible, for longer than [`FOR_ROUND_TRIPS`] after load has become steady, is
@@ -20,19 +20,19 @@ const LAST: u64 = 260;
 
 /// A scenario but for its policies.
 #[derive(Clone, Debug)]
-pub(crate) struct Drawn {
+pub(crate) struct RandomScenario {
     pub(crate) seed: u64,
     pub(crate) cores: u32,
     pub(crate) rtt: Nanos,
     pub(crate) target: Nanos,
     pub(crate) loads: Vec<f64>,
     pub(crate) clients: u32,
-    pub(crate) service: Service,
+    pub(crate) service: ServiceTime,
     pub(crate) balancing: &'static str,
 }
 
 /// Draws the scenario of `seed`.
-pub(crate) fn draw(seed: u64) -> Drawn {
+pub(crate) fn draw(seed: u64) -> RandomScenario {
     let mut rng = Rng::new(seed, Purpose::Clients);
     let mut one_of = |list: &[u64]| list[rng.below(list.len() as u64) as usize];
     let cores = one_of(&[2, 4, 8, 16, 32]) as u32;
@@ -41,7 +41,7 @@ pub(crate) fn draw(seed: u64) -> Drawn {
     let steps = one_of(&[2, 3]);
     let loads = (0..steps).map(|_| one_of(&[1, 5, 10, 20, 40, 60, 80, 90, 100, 120]) as f64 / 100.0).collect();
     let mean = Nanos(1_000);
-    Drawn {
+    RandomScenario {
         seed,
         cores,
         rtt,
@@ -49,9 +49,9 @@ pub(crate) fn draw(seed: u64) -> Drawn {
         loads,
         clients: one_of(&[30, 100, 300]) as u32,
         service: match one_of(&[0, 1, 2]) {
-            0 => Service::Bimodal(mean),
-            1 => Service::Exponential(mean),
-            _ => Service::Constant(mean),
+            0 => ServiceTime::Bimodal(mean),
+            1 => ServiceTime::Exponential(mean),
+            _ => ServiceTime::Constant(mean),
         },
         balancing: ["steal-in-order", "steal-random", "steal-sibling", "oracle"][one_of(&[0, 1, 2, 3]) as usize],
     }
@@ -71,12 +71,17 @@ pub(crate) fn allocators() -> impl Iterator<Item = &'static str> {
 }
 
 /// Runs `drawn` under `admission` (one of [`admissions`]) and `allocator`.
-pub(crate) fn run(drawn: &Drawn, admission: (&str, &str), allocator: &str) -> RunOutcome {
+pub(crate) fn run(drawn: &RandomScenario, admission: (&str, &str), allocator: &str) -> RunOutcome {
     run_with(drawn, admission, allocator, &[])
 }
 
 /// The same with parameters of the allocator.
-pub(crate) fn run_with(drawn: &Drawn, admission: (&str, &str), allocator: &str, told: &[(&str, Raw)]) -> RunOutcome {
+pub(crate) fn run_with(
+    drawn: &RandomScenario,
+    admission: (&str, &str),
+    allocator: &str,
+    told: &[(&str, RawParam)],
+) -> RunOutcome {
     let mean = Nanos(1_000);
     let server = ServerModel {
         cores: drawn.cores,
@@ -115,17 +120,17 @@ pub(crate) fn run_with(drawn: &Drawn, admission: (&str, &str), allocator: &str, 
     // Both begin with a pool for all cores: what is looked for is a pool that gets lost, not one that starts slowly.
     let pool = f64::from(drawn.cores) * (1.0 + drawn.rtt.0 as f64 / mean.0 as f64);
     if !aware.is_empty() {
-        pairs.push(("target", Raw::Text(format!("{}ns", drawn.target.0))));
-        pairs.push(("initial_pool", Raw::Integer(pool as i64)));
-        pairs.push(("beta", Raw::Text("8%".into())));
-        pairs.push(("allocator_aware", Raw::Text(aware.into())));
+        pairs.push(("target", RawParam::Text(format!("{}ns", drawn.target.0))));
+        pairs.push(("initial_pool", RawParam::Integer(pool as i64)));
+        pairs.push(("beta", RawParam::Text("8%".into())));
+        pairs.push(("allocator_aware", RawParam::Text(aware.into())));
     }
     simulate(&config, &algorithm, &algorithm.params(&pairs).unwrap()).unwrap()
 }
 
 /// The longest time, in round trips, for which goodput stays below half of what is possible after the last step of load.
 /// What is possible is the load, or the capacity.
-pub(crate) fn longest_outage(drawn: &Drawn, report: &RunOutcome) -> u64 {
+pub(crate) fn longest_outage(drawn: &RandomScenario, report: &RunOutcome) -> u64 {
     let last = drawn.loads.last().copied().unwrap_or(0.0).min(1.0);
     let from = drawn.rtt * (STEP * (drawn.loads.len() as u64 - 1));
     let possible = last * f64::from(drawn.cores) * (drawn.rtt * WINDOW).0 as f64 / 1_000.0;
@@ -138,6 +143,6 @@ pub(crate) fn longest_outage(drawn: &Drawn, report: &RunOutcome) -> u64 {
 }
 
 /// Whether `report` is a lock-out.
-pub(crate) fn is_locked_out(drawn: &Drawn, report: &RunOutcome) -> bool {
+pub(crate) fn is_locked_out(drawn: &RandomScenario, report: &RunOutcome) -> bool {
     longest_outage(drawn, report) > FOR_ROUND_TRIPS
 }

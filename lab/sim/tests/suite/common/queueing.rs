@@ -2,9 +2,9 @@
 
 use leeward_core::units::{Nanos, Rate};
 use leeward_sim::config::{
-    Acquire, Application, Costs, LockKind, LockModel, NetworkModel, Segment, ServerModel, SimConfig, Workload,
+    Application, Costs, LockKind, LockModel, LockPolicy, NetworkModel, Segment, ServerModel, SimConfig, Workload,
 };
-use leeward_sim::service::Service;
+use leeward_sim::service_time::ServiceTime;
 use leeward_sim::{RunOutcome, simulate};
 
 /// A queue of theory: Poisson arrivals, nothing costs but the service.
@@ -12,7 +12,7 @@ pub(crate) struct Queue {
     /// Servers.
     pub(crate) cores: u32,
     /// Service times.
-    pub(crate) service: Service,
+    pub(crate) service: ServiceTime,
     /// Utilisation, below 1.
     pub(crate) load: f64,
     /// How many requests to measure.
@@ -44,7 +44,7 @@ impl Queue {
             duration: warmup + length,
             seed: self.seed,
             application: self.application.clone(),
-            locks: LockModel { kind: self.kind, acquire: Acquire::Plain },
+            locks: LockModel { kind: self.kind, acquire: LockPolicy::Plain },
             ..testbed
         };
         let none = leeward_controllers::builtin().find("none").unwrap().clone();

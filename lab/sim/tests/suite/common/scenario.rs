@@ -1,13 +1,13 @@
 //! Random scenarios: one seed draws the whole of one, so that a failure can be run again from its number.
 
-use leeward_core::params::{Params, Raw};
+use leeward_core::params::{Params, RawParam};
 use leeward_core::registry::{Algorithm, Registry};
 use leeward_core::units::{Cost, Nanos, Rate, Tenant};
 use leeward_sim::config::{
-    Acquire, Application, Aqm, Arrivals, ClientModel, Costs, FirstServer, Kind, Kinds, LockKind, LockModel,
-    NetworkModel, Order, Path, Replicas, Segment, ServerModel, Shares, SimConfig, Stalls, Step, Workload,
+    Application, Aqm, Arrivals, ClientModel, Costs, FirstServer, LockKind, LockModel, LockPolicy, NetworkModel, Path,
+    QueueOrder, Replicas, RequestKind, RequestKinds, Segment, ServerModel, Shares, SimConfig, Stalls, Step, Workload,
 };
-use leeward_sim::service::Service;
+use leeward_sim::service_time::ServiceTime;
 use rand_core::{Rng, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 
@@ -17,13 +17,13 @@ pub(crate) struct Scenario {
     pub(crate) params: Params,
     pub(crate) config: SimConfig,
     /// For messages.
-    pub(crate) words: String,
+    pub(crate) description: String,
 }
 
 /// The random choices of one scenario.
-struct Dice(Xoshiro256PlusPlus);
+struct ScenarioRng(Xoshiro256PlusPlus);
 
-impl Dice {
+impl ScenarioRng {
     fn below(&mut self, n: u64) -> u64 {
         self.0.next_u64() % n
     }
@@ -39,21 +39,21 @@ impl Dice {
 
 /// The scenario that `seed` draws, audited after every control period.
 pub(crate) fn draw(seed: u64, registry: &Registry) -> Scenario {
-    let mut dice = Dice(Xoshiro256PlusPlus::seed_from_u64(seed));
+    let mut dice = ScenarioRng(Xoshiro256PlusPlus::seed_from_u64(seed));
     let algorithms: Vec<Algorithm> = registry.algorithms().cloned().collect();
     let algorithm = dice.one_of(&algorithms);
     let pairs = if algorithm.name == "breakwater" { breakwater_switches(&mut dice) } else { Vec::new() };
     let params = algorithm.params(&pairs).expect("drawn parameters are valid");
     let config = draw_config(&mut dice, seed);
     let words = format!("{} {pairs:?} {config:?}", algorithm.name);
-    Scenario { algorithm, params, config, words }
+    Scenario { algorithm, params, config, description: words }
 }
 
-fn breakwater_switches(dice: &mut Dice) -> Vec<(&'static str, Raw)> {
-    let word = |word: &str| Raw::Text(word.into());
+fn breakwater_switches(dice: &mut ScenarioRng) -> Vec<(&'static str, RawParam)> {
+    let word = |word: &str| RawParam::Text(word.into());
     let mut pairs = vec![
-        ("credits", Raw::Switch(dice.below(4) > 0)),
-        ("aqm", Raw::Switch(dice.below(3) > 0)),
+        ("credits", RawParam::Switch(dice.below(4) > 0)),
+        ("aqm", RawParam::Switch(dice.below(3) > 0)),
         ("additive", word(dice.one_of(&["carried", "at_least_one"]))),
         ("waking", word(dice.one_of(&["fifo", "random"]))),
         ("demand", word(dice.one_of(&["speculation", "synchronization"]))),
@@ -64,25 +64,25 @@ fn breakwater_switches(dice: &mut Dice) -> Vec<(&'static str, Raw)> {
     pairs
 }
 
-fn draw_config(dice: &mut Dice, seed: u64) -> SimConfig {
+fn draw_config(dice: &mut ScenarioRng, seed: u64) -> SimConfig {
     let mean = dice.one_of(&[Nanos(1_000), Nanos(10_000), Nanos(100_000)]);
     let service = match dice.below(4) {
-        0 => Service::Exponential(mean),
-        1 => Service::Constant(mean),
-        2 => Service::Bimodal(mean),
-        _ => Service::Lognormal { mean, sigma: 1.0 },
+        0 => ServiceTime::Exponential(mean),
+        1 => ServiceTime::Constant(mean),
+        2 => ServiceTime::Bimodal(mean),
+        _ => ServiceTime::Lognormal { mean, sigma: 1.0 },
     };
     let server = ServerModel {
         cores: dice.between(1, 16) as u32,
         costs: dice.one_of(&[Costs::default(), Costs::FREE]),
         batch: dice.between(1, 32) as u32,
-        order: dice.one_of(&[Order::TasksFirst, Order::PacketsFirst]),
+        order: dice.one_of(&[QueueOrder::TasksFirst, QueueOrder::PacketsFirst]),
         aqm: Aqm::Head,
         scheduling: None,
         stalls: dice.one_of(&[
             None,
             None,
-            Some(Stalls { every: Nanos::from_millis(2), lasts: Nanos::from_micros(200) }),
+            Some(Stalls { mean_interval: Nanos::from_millis(2), mean_length: Nanos::from_micros(200) }),
         ]),
         ..ServerModel::default()
     };
@@ -130,44 +130,49 @@ fn draw_config(dice: &mut Dice, seed: u64) -> SimConfig {
 /// The scenario that `seed` draws, on several servers.
 pub(crate) fn draw_with_replicas(seed: u64, registry: &Registry) -> Scenario {
     let mut scenario = draw(seed, registry);
-    let mut dice = Dice(Xoshiro256PlusPlus::seed_from_u64(!seed));
+    let mut dice = ScenarioRng(Xoshiro256PlusPlus::seed_from_u64(!seed));
     let config = &mut scenario.config;
     config.clients = ClientModel::default();
     config.replicas = Some(Replicas {
         servers: dice.one_of(&[2, 2, 3, 5]),
         first: dice.one_of(&[FirstServer::Primary, FirstServer::InTurn]),
-        give_up: dice.one_of(&[None, Some(Nanos(1)), Some(Nanos::from_micros(10)), Some(Nanos::from_millis(1))]),
+        credit_timeout: dice.one_of(&[None, Some(Nanos(1)), Some(Nanos::from_micros(10)), Some(Nanos::from_millis(1))]),
     });
-    scenario.words = format!("{} {:?} {:?}", scenario.algorithm.name, scenario.params, scenario.config);
+    scenario.description = format!("{} {:?} {:?}", scenario.algorithm.name, scenario.params, scenario.config);
     scenario
 }
 
 /// Every other scenario has clients that space their requests, or give up on them.
-fn draw_clients(dice: &mut Dice, mean: Nanos) -> ClientModel {
+fn draw_clients(dice: &mut ScenarioRng, mean: Nanos) -> ClientModel {
     let pacing = dice.one_of(&[Nanos::ZERO, Nanos::ZERO, Nanos::ZERO, mean, mean * 20]);
     let timeout = dice.one_of(&[None, None, None, Some(mean * 5), Some(Nanos::from_millis(1))]);
     ClientModel { pacing, timeout }
 }
 
 /// Every other scenario has several kinds of requests.
-fn draw_kinds(dice: &mut Dice, mean: Nanos) -> Kinds {
+fn draw_kinds(dice: &mut ScenarioRng, mean: Nanos) -> RequestKinds {
     let count = dice.one_of(&[0, 0, 0, 1, 2, 3, 10, 64]);
     let weights: Vec<u64> = (0..count).map(|_| dice.between(1, 20)).collect();
     let all = weights.iter().sum::<u64>() as f64;
-    let kind = |(index, weight): (usize, u64)| Kind {
+    let kind = |(index, weight): (usize, u64)| RequestKind {
         tenant: Tenant(dice.one_of(&[0, 0, 1, 2, index as u32, u32::MAX])),
         class: dice.one_of(&[None, Some(0), Some(3), Some(7)]),
         deadline: dice.one_of(&[None, None, Some(Nanos(1)), Some(mean * 3), Some(mean * 20)]),
         cost: Cost(dice.one_of(&[1, 1, 2, 50, 1_000_000])),
-        service: dice.one_of(&[None, None, Some(Service::Exponential(mean)), Some(Service::Constant(mean * 2))]),
-        ..Kind::new(&index.to_string(), weight as f64 / all)
+        service: dice.one_of(&[
+            None,
+            None,
+            Some(ServiceTime::Exponential(mean)),
+            Some(ServiceTime::Constant(mean * 2)),
+        ]),
+        ..RequestKind::new(&index.to_string(), weight as f64 / all)
     };
-    Kinds(weights.into_iter().enumerate().map(kind).collect())
+    RequestKinds(weights.into_iter().enumerate().map(kind).collect())
 }
 
 /// Every other scenario has locks.
-fn draw_application(dice: &mut Dice) -> Application {
-    let share = |dice: &mut Dice| dice.between(0, 20) as f64 / 20.0;
+fn draw_application(dice: &mut ScenarioRng) -> Application {
+    let share = |dice: &mut ScenarioRng| dice.between(0, 20) as f64 / 20.0;
     match dice.below(8) {
         0 => Application::one_lock(share(dice), share(dice)),
         1 => Application::two_locks(share(dice)),
@@ -198,16 +203,16 @@ fn nested(p: f64) -> Application {
     Application { locks: vec!["outer".into(), "inner".into()], paths }
 }
 
-fn draw_locks(dice: &mut Dice, mean: Nanos) -> LockModel {
+fn draw_locks(dice: &mut ScenarioRng, mean: Nanos) -> LockModel {
     let span = mean * dice.between(0, 30);
     LockModel {
         kind: dice.one_of(&[LockKind::Mutex, LockKind::Mutex, LockKind::Spinlock]),
         acquire: dice.one_of(&[
-            Acquire::Plain,
-            Acquire::UnlessCongested { budget: span, again: true },
-            Acquire::UnlessCongested { budget: span, again: false },
-            Acquire::Try,
-            Acquire::Timed { after: span },
+            LockPolicy::Plain,
+            LockPolicy::UnlessCongested { budget: span, recheck: true },
+            LockPolicy::UnlessCongested { budget: span, recheck: false },
+            LockPolicy::Try,
+            LockPolicy::Timed { timeout: span },
         ]),
     }
 }

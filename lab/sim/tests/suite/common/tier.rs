@@ -2,14 +2,16 @@
 
 use leeward_core::units::{Nanos, Rate};
 use leeward_sim::config::{Arrivals, NetworkModel, Segment, SimConfig, Workload};
-use leeward_sim::service::Service;
-use leeward_sim::threads::model::{Ask, Gather, Leaves, SecondCalls, Sharing, SlowLeaf, Tails, ThreadCosts, Tier};
+use leeward_sim::service_time::ServiceTime;
+use leeward_sim::threads::model::{
+    Gather, LeafSelection, Leaves, SecondCalls, Sharing, SlowLeaf, TailModel, ThreadCosts, Tier,
+};
 use leeward_sim::threads::presets::{NAMES, preset};
 use leeward_sim::{RunOutcome, simulate};
 use leeward_workload::rng::{Purpose, Rng};
 
 /// A tier under `setup` in which nothing costs anything but what it computes and its one leaf, which serves all calls at once.
-pub(crate) fn free(setup: &str, leaf: Service) -> Tier {
+pub(crate) fn free(setup: &str, leaf: ServiceTime) -> Tier {
     let none = Nanos::ZERO;
     Tier {
         cpus: 64,
@@ -17,13 +19,13 @@ pub(crate) fn free(setup: &str, leaf: Service) -> Tier {
         resume: none,
         leaves: Leaves {
             count: 1,
-            ask: Ask::All,
+            selection: LeafSelection::All,
             service: leaf,
             servers: 1_024,
             per_call: none,
             host_call: none,
             rtt: none,
-            tails: Tails::default(),
+            tails: TailModel::default(),
         },
         gather: Gather::Own,
         front: Sharing::Shared,
@@ -34,7 +36,14 @@ pub(crate) fn free(setup: &str, leaf: Service) -> Tier {
 }
 
 /// A run of `tier` with so many requests per second, of which so many are measured.
-pub(crate) fn config(tier: Tier, begin: Service, arrivals: Arrivals, rate: f64, requests: f64, seed: u64) -> SimConfig {
+pub(crate) fn config(
+    tier: Tier,
+    begin: ServiceTime,
+    arrivals: Arrivals,
+    rate: f64,
+    requests: f64,
+    seed: u64,
+) -> SimConfig {
     let length = Nanos::from_secs_f64(requests / rate);
     let warmup = length.scale(0.05);
     let testbed = SimConfig::testbed(begin, 1.0);
@@ -66,13 +75,13 @@ pub(crate) fn run(config: &SimConfig) -> RunOutcome {
 pub(crate) fn draw(seed: u64) -> SimConfig {
     let mut rng = Rng::new(seed, Purpose::Clients);
     let setup = setup(&mut rng);
-    let mut tier = free(&setup, Service::Exponential(Nanos::from_micros(1 + rng.below(300))));
+    let mut tier = free(&setup, ServiceTime::Exponential(Nanos::from_micros(1 + rng.below(300))));
     tier.cpus = 1 + rng.below(8) as u32;
     tier.costs = preset(NAMES[rng.below(2) as usize]).unwrap();
     if rng.below(3) == 0 {
         tier.costs.slice = Nanos::from_micros(1 + rng.below(100));
         tier.costs.preempt = Nanos::from_micros(rng.below(50));
-        tier.costs.cold = Nanos::from_micros(rng.below(10));
+        tier.costs.cold_cache = Nanos::from_micros(rng.below(10));
     }
     tier.resume = Nanos(rng.below(20_000));
     tier.leaves.count = 1 + rng.below(8) as u16;
@@ -80,14 +89,14 @@ pub(crate) fn draw(seed: u64) -> SimConfig {
     tier.leaves.rtt = Nanos(rng.below(50_000));
     if rng.below(2) == 0 {
         let replicas = 1 + rng.below(u64::from(tier.leaves.count)) as u16;
-        tier.leaves.ask = Ask::Hash { replicas, writes: rng.unit() };
+        tier.leaves.selection = LeafSelection::Hash { replicas, writes: rng.unit() };
     }
     tier.gather = if rng.below(2) == 0 { Gather::Own } else { Gather::ForkJoin };
     tails(&mut tier, &mut rng);
     tier.leaves.host_call = Nanos(rng.below(2) * rng.below(5_000));
     let sharing = [Sharing::Sharded, Sharing::Shared];
     (tier.front, tier.links) = (sharing[rng.below(2) as usize], sharing[rng.below(2) as usize]);
-    let begin = Service::Exponential(Nanos::from_micros(1 + rng.below(100)));
+    let begin = ServiceTime::Exponential(Nanos::from_micros(1 + rng.below(100)));
     let rate = tier.capacity(begin.mean()).0 * (0.05 + 1.2 * rng.unit());
     let arrivals = if rng.below(3) == 0 { Arrivals::Constant } else { Arrivals::Poisson };
     let mut config = config(tier, begin, arrivals, rate, 2_000.0, seed);
@@ -102,12 +111,12 @@ fn tails(tier: &mut Tier, rng: &mut Rng) {
     if rng.below(2) == 0 {
         // A sync thread is held as long as a late answer takes: on average that must not be longer than other answers take.
         let (leaf, share) = (rng.below(u64::from(leaves.count)) as u16, 0.1 * rng.unit());
-        leaves.tails.slow = Some(SlowLeaf { leaf, share, by: Nanos::from_micros(rng.below(1_000)) });
+        leaves.tails.slow = Some(SlowLeaf { leaf, share, delay: Nanos::from_micros(rng.below(1_000)) });
     }
     if tier.gather == Gather::Own && rng.below(2) == 0 {
-        leaves.tails.drops_after = Some(Nanos::from_micros(rng.below(1_000)));
+        leaves.tails.reject_after = Some(Nanos::from_micros(rng.below(1_000)));
     }
-    if leaves.ask == Ask::All && rng.below(2) == 0 {
+    if leaves.selection == LeafSelection::All && rng.below(2) == 0 {
         let copies = 1 + rng.below(3) as u16;
         leaves.count = leaves.count.div_ceil(copies) * copies;
         leaves.tails.copies = copies;

@@ -7,10 +7,10 @@ use std::path::Path;
 use leeward_profile::analysis::{Selection, slowest, tail, timeline};
 use leeward_profile::format::event::{Extent, OffCpu};
 use leeward_profile::format::meta::Thread;
-use leeward_profile::format::write::{Setup, TraceWriter};
-use leeward_profile::format::{ObjectKind, What};
+use leeward_profile::format::write::{TraceConfig, TraceWriter};
+use leeward_profile::format::{EventKind, ObjectKind};
 use leeward_profile::symbols::{Options, Symbols};
-use leeward_profile::trace::{Trace, ignore};
+use leeward_profile::trace::{Trace, ignore_progress};
 
 /// Functions of the program that never ran.
 pub(crate) const HANDLE: u64 = 0x1000;
@@ -28,32 +28,32 @@ pub(crate) fn thread(number: u32, name: &str) -> Thread {
     Thread { number, tid: 100 + number, started: None, ended: None, name: name.into() }
 }
 
-pub(crate) fn setup() -> Setup {
-    Setup { threads: vec![thread(WORKER, "worker"), thread(BACKGROUND, "background")], ..Setup::default() }
+pub(crate) fn setup() -> TraceConfig {
+    TraceConfig { threads: vec![thread(WORKER, "worker"), thread(BACKGROUND, "background")], ..TraceConfig::default() }
 }
 
-pub(crate) fn call(function: u64, duration: u64) -> What {
-    What::Call { function, caller: 0x1234, duration, extent: Extent::Whole }
+pub(crate) fn call(function: u64, duration: u64) -> EventKind {
+    EventKind::Call { function, caller: 0x1234, duration, extent: Extent::Whole }
 }
 
-pub(crate) fn held(site: u64, wait: u64, hold: u64) -> What {
-    What::Held { object: ObjectKind::Mutex, lock: LOCK, site, wait, hold }
+pub(crate) fn lock_held(site: u64, wait: u64, hold: u64) -> EventKind {
+    EventKind::Held { object: ObjectKind::Mutex, lock: LOCK, site, wait, hold }
 }
 
-pub(crate) fn off(why: OffCpu) -> What {
-    What::SwitchedOut { cpu: 0, next: 0, why }
+pub(crate) fn switched_out(why: OffCpu) -> EventKind {
+    EventKind::SwitchedOut { cpu: 0, next: 0, reason: why }
 }
 
 /// A request from `start` to `end` on the worker, with `between` written in the meantime.
 pub(crate) fn request(writer: &mut TraceWriter, id: u64, start: u64, end: u64, between: impl FnOnce(&mut TraceWriter)) {
-    writer.event(WORKER, start, What::RequestStart { id, queue: None }).unwrap();
+    writer.event(WORKER, start, EventKind::RequestStart { id, queue: None }).unwrap();
     between(writer);
     writer.event(WORKER, end - 100, call(HANDLE, end - start - 200)).unwrap();
-    writer.event(WORKER, end, What::RequestEnd { id }).unwrap();
+    writer.event(WORKER, end, EventKind::RequestEnd { id }).unwrap();
 }
 
 /// A usual request of about 10 µs.
-pub(crate) fn usual(writer: &mut TraceWriter, id: u64, start: u64) {
+pub(crate) fn usual_request(writer: &mut TraceWriter, id: u64, start: u64) {
     let more = id % 7 * 100;
     request(writer, id, start, start + 10_000 + more, |writer| {
         writer.event(WORKER, start + 5_000, call(PARSE, 3_000)).unwrap();
@@ -61,22 +61,22 @@ pub(crate) fn usual(writer: &mut TraceWriter, id: u64, start: u64) {
 }
 
 pub(crate) fn open(folder: &Path) -> (Trace, Symbols) {
-    let trace = Trace::open(folder, &mut ignore).unwrap();
+    let trace = Trace::open(folder, &mut ignore_progress).unwrap();
     let symbols = Symbols::new(&trace, Options::default());
     (trace, symbols)
 }
 
 pub(crate) fn tail_of(folder: &Path) -> tail::Tail {
     let (trace, mut symbols) = open(folder);
-    tail::tail(&trace, &mut symbols, &Selection::Marked, 0.01, &mut ignore).unwrap()
+    tail::tail(&trace, &mut symbols, &Selection::Marked, 0.01, &mut ignore_progress).unwrap()
 }
 
-pub(crate) fn timeline_of(folder: &Path, which: timeline::Which) -> timeline::Timeline {
+pub(crate) fn timeline_of(folder: &Path, which: timeline::RequestChoice) -> timeline::Timeline {
     let (trace, mut symbols) = open(folder);
-    timeline::timeline(&trace, &mut symbols, &Selection::Marked, which, &mut ignore).unwrap().unwrap()
+    timeline::timeline(&trace, &mut symbols, &Selection::Marked, which, &mut ignore_progress).unwrap().unwrap()
 }
 
-pub(crate) fn slowest_of(folder: &Path, most: usize) -> slowest::Requests {
+pub(crate) fn slowest_of(folder: &Path, most: usize) -> slowest::RequestSummary {
     let (trace, mut symbols) = open(folder);
-    slowest::slowest(&trace, &mut symbols, &Selection::Marked, most, &mut ignore).unwrap()
+    slowest::slowest(&trace, &mut symbols, &Selection::Marked, most, &mut ignore_progress).unwrap()
 }

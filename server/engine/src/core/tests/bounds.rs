@@ -6,7 +6,7 @@ use leeward_core::units::Nanos;
 
 #[test]
 fn calls_are_answered() {
-    let mut world = World::new(Limits::default());
+    let mut world = TestServer::new(Limits::default());
     let client = world.connect();
     client.send("cm(one call in");
     assert_eq!(world.settle(), 1);
@@ -19,7 +19,7 @@ fn calls_are_answered() {
 
 #[test]
 fn a_connection_with_as_much_unanswered_as_it_may_have_is_not_read() {
-    let mut world = World::new(Limits::default());
+    let mut world = TestServer::new(Limits::default());
     let client = world.connect();
     client.send("ss");
     world.poll();
@@ -36,8 +36,8 @@ fn a_connection_with_as_much_unanswered_as_it_may_have_is_not_read() {
 
 #[test]
 fn a_client_that_takes_nothing_has_64_kib_waiting_and_ends_when_it_is_stuck() {
-    let limits = Limits { stuck: Nanos::from_secs(2), ..Limits::default() };
-    let mut world = World::new(limits);
+    let limits = Limits { write_timeout: Nanos::from_secs(2), ..Limits::default() };
+    let mut world = TestServer::new(limits);
     let (slow, stuck) = (world.connect(), world.connect());
     for client in [&slow, &stuck] {
         client.has_room(10);
@@ -58,7 +58,7 @@ fn a_client_that_takes_nothing_has_64_kib_waiting_and_ends_when_it_is_stuck() {
 
 #[test]
 fn short_answers_may_wait_up_to_the_limit() {
-    let mut world = World::new(Limits { unsent: 100, ..Limits::default() });
+    let mut world = TestServer::new(Limits { unsent: 100, ..Limits::default() });
     let client = world.connect();
     client.has_room(0);
     client.send("c".repeat(300));
@@ -77,7 +77,7 @@ fn short_answers_may_wait_up_to_the_limit() {
 
 #[test]
 fn an_end_is_told_before_the_connection_closes() {
-    let mut world = World::new(Limits::default());
+    let mut world = TestServer::new(Limits::default());
     let (polite, endless) = (world.connect(), world.connect());
     for client in [&polite, &endless] {
         client.send("q");
@@ -98,7 +98,7 @@ fn an_end_is_told_before_the_connection_closes() {
 
 #[test]
 fn a_client_that_has_ended_its_half_is_still_answered() {
-    let mut world = World::new(Limits::default());
+    let mut world = TestServer::new(Limits::default());
     let client = world.connect();
     client.send("sc");
     client.end();
@@ -110,8 +110,9 @@ fn a_client_that_has_ended_its_half_is_still_answered() {
 
 #[test]
 fn silent_clients_and_slow_requests_end() {
-    let limits = Limits { silence: Some(Nanos::from_secs(2)), part: Nanos::from_secs(1), ..Limits::default() };
-    let mut world = World::new(limits);
+    let limits =
+        Limits { idle_timeout: Some(Nanos::from_secs(2)), request_timeout: Nanos::from_secs(1), ..Limits::default() };
+    let mut world = TestServer::new(limits);
     let (silent, slow, busy) = (world.connect(), world.connect(), world.connect());
     slow.send("(");
     for _ in 0..25 {
@@ -124,7 +125,7 @@ fn silent_clients_and_slow_requests_end() {
 
 #[test]
 fn a_connection_beyond_the_limit_is_told_so() {
-    let mut world = World::new(Limits { connections: 2, ..Limits::default() });
+    let mut world = TestServer::new(Limits { connections: 2, ..Limits::default() });
     let clients: Vec<_> = (0..3).map(|_| world.connect()).collect();
     clients.iter().for_each(|client| client.send("c"));
     world.settle();

@@ -7,7 +7,7 @@ use leeward_core::units::Nanos;
 /// The longest time that a call takes beside `others`, each of which sends `bytes` whenever it may,
 /// once the core knows them.
 fn longest_call(others: usize, bytes: &str) -> Nanos {
-    let mut world = World::new(Limits::default());
+    let mut world = TestServer::new(Limits::default());
     let others: Vec<_> = (0..others).map(|_| world.connect()).collect();
     let caller = world.connect();
     let (start, mut longest) = (world.now(), Nanos::ZERO);
@@ -23,7 +23,7 @@ fn longest_call(others: usize, bytes: &str) -> Nanos {
             }
             world.poll();
             world.run();
-            world.hand.advance(Nanos(1_000));
+            world.time.advance(Nanos(1_000));
         }
         if began.since(start) > Nanos::from_millis(2) {
             longest = longest.max(world.now().since(began));
@@ -43,7 +43,7 @@ fn idle_clients_delay_a_call_by_one_of_their_turns() {
 
 #[test]
 fn a_crowd_of_idle_clients_is_paused() {
-    let mut world = World::new(Limits::default());
+    let mut world = TestServer::new(Limits::default());
     let crowd: Vec<_> = (0..200).map(|_| world.connect()).collect();
     let mut reads = 0;
     let began = world.now();
@@ -53,7 +53,7 @@ fn a_crowd_of_idle_clients_is_paused() {
             reads += 1;
         }
         world.poll();
-        world.hand.advance(Nanos(1_000));
+        world.time.advance(Nanos(1_000));
     }
     // A thousand for all, and what each has in any case.
     assert!((1_000..=200 * 18).contains(&reads), "{reads}");
@@ -64,7 +64,7 @@ fn a_crowd_of_idle_clients_is_paused() {
 
 #[test]
 fn violations_pause_their_client_until_the_sweep() {
-    let mut world = World::new(Limits::default());
+    let mut world = TestServer::new(Limits::default());
     let (abusive, caller) = (world.connect(), world.connect());
     world.poll();
     abusive.send("v".repeat(4_000));
@@ -83,7 +83,7 @@ fn violations_pause_their_client_until_the_sweep() {
 
 #[test]
 fn a_first_request_of_a_client_that_is_put_off_has_waited() {
-    let mut world = World::new(Limits::default());
+    let mut world = TestServer::new(Limits::default());
     let (talker, newcomer, caller) = (world.connect(), world.connect(), world.connect());
     // Both have sent a message and no request, as a client does that registers.
     talker.send("m");

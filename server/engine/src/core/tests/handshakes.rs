@@ -1,10 +1,10 @@
 //! Handshakes beside requests, and handshakes that come to nothing.
 
 use super::support::*;
-use crate::encryption::{Broken, Channel, Encryption, PeerIdentity};
+use crate::encryption::{Encryption, EncryptionError, PeerIdentity, SecureChannel};
 use crate::limits::Limits;
 use leeward_core::units::Nanos;
-use leeward_runtime::clock::Hand;
+use leeward_runtime::clock::ManualTime;
 use std::collections::VecDeque;
 use std::io::{self, Write};
 use std::sync::Arc;
@@ -15,23 +15,23 @@ const STEP: Nanos = Nanos::from_micros(500);
 /// An encryption without a cipher, whose handshake is `hhh` from the client and `k` from the
 /// server.
 #[derive(Debug)]
-struct Plain(Hand);
+struct PlainEncryption(ManualTime);
 
-struct Opened {
-    hand: Hand,
+struct PlainChannel {
+    time: ManualTime,
     left: usize,
     plaintext: VecDeque<u8>,
     sendable: Vec<u8>,
 }
 
-impl Encryption for Plain {
+impl Encryption for PlainEncryption {
     fn recognises(&self, first: u8) -> bool {
         first == b'h'
     }
 
-    fn accept(&self) -> Result<Box<dyn Channel>, Broken> {
+    fn accept(&self) -> Result<Box<dyn SecureChannel>, EncryptionError> {
         let (plaintext, sendable) = (VecDeque::new(), Vec::new());
-        Ok(Box::new(Opened { hand: self.0.clone(), left: 3, plaintext, sendable }))
+        Ok(Box::new(PlainChannel { time: self.0.clone(), left: 3, plaintext, sendable }))
     }
 
     fn renewals(&self) -> (u64, Option<String>) {
@@ -39,10 +39,10 @@ impl Encryption for Plain {
     }
 }
 
-impl Channel for Opened {
-    fn absorb(&mut self, ciphertext: &[u8], into: &mut [u8]) -> Result<usize, Broken> {
+impl SecureChannel for PlainChannel {
+    fn absorb(&mut self, ciphertext: &[u8], into: &mut [u8]) -> Result<usize, EncryptionError> {
         if self.left > 0 {
-            self.hand.advance(STEP);
+            self.time.advance(STEP);
         }
         for byte in ciphertext {
             match (self.left, byte) {
@@ -51,7 +51,7 @@ impl Channel for Opened {
                     self.left = left - 1;
                     self.sendable.extend((left == 1).then_some(b'k'));
                 }
-                _ => return Err(Broken { reason: "garbage", words: "no handshake".into() }),
+                _ => return Err(EncryptionError { reason: "garbage", message: "no handshake".into() }),
             }
         }
         Ok(self.take(into))
@@ -103,12 +103,12 @@ impl Channel for Opened {
     fn close(&mut self) {}
 }
 
-fn encrypted(limits: Limits) -> World {
-    World::build(limits, |hand| Some(Arc::new(Plain(hand.clone()))))
+fn encrypted(limits: Limits) -> TestServer {
+    TestServer::build(limits, |hand| Some(Arc::new(PlainEncryption(hand.clone()))))
 }
 
-fn refused(world: &World) -> Vec<(String, u64)> {
-    world.handle.common.tally.told(&Plain(world.hand.clone())).refused.into_iter().collect()
+fn refused(world: &TestServer) -> Vec<(String, u64)> {
+    world.handle.engine.handshakes.statistics(&PlainEncryption(world.time.clone())).refused.into_iter().collect()
 }
 
 #[test]
@@ -139,7 +139,7 @@ fn one_handshake_takes_a_step_per_poll() {
 
 #[test]
 fn handshakes_have_a_sixteenth_of_the_time_while_calls_are_answered() {
-    let mut world = encrypted(Limits { handshake: Nanos::from_secs(60), ..Limits::default() });
+    let mut world = encrypted(Limits { handshake_timeout: Nanos::from_secs(60), ..Limits::default() });
     let caller = world.connect();
     caller.send("hhh");
     world.settle();
@@ -153,7 +153,7 @@ fn handshakes_have_a_sixteenth_of_the_time_while_calls_are_answered() {
             assert!(world.now().since(sent) < Nanos::from_millis(50), "no answer");
             world.poll();
             world.run();
-            world.hand.advance(Nanos(1_000));
+            world.time.advance(Nanos(1_000));
         }
         (world.now(), world.now().since(sent), world.handle.counts().connections)
     };
@@ -179,7 +179,7 @@ fn handshakes_have_a_sixteenth_of_the_time_while_calls_are_answered() {
 
 #[test]
 fn handshakes_that_lead_nowhere_are_given_up() {
-    let mut world = encrypted(Limits { handshake: Nanos::from_secs(1), ..Limits::default() });
+    let mut world = encrypted(Limits { handshake_timeout: Nanos::from_secs(1), ..Limits::default() });
     let [stalled, foreign, garbage, left] = std::array::from_fn(|_| world.connect());
     stalled.send("h");
     foreign.send("c");
@@ -192,7 +192,7 @@ fn handshakes_that_lead_nowhere_are_given_up() {
     assert!([&stalled, &foreign, &garbage].iter().all(|client| client.is_closed()));
     let reasons = ["garbage", "left", "plaintext", "stalled"].map(|reason| (reason.to_string(), 1));
     assert_eq!(refused(&world), reasons);
-    assert_eq!(world.handle.common.tally.told(&Plain(world.hand.clone())).waiting, 0);
+    assert_eq!(world.handle.engine.handshakes.statistics(&PlainEncryption(world.time.clone())).waiting, 0);
 }
 
 #[test]

@@ -1,27 +1,27 @@
 //! A core, its clients' ends of virtual sockets, and the protocol that they speak. Never here:
 //! tests.
 
-use crate::core::{Core, Local};
-use crate::encryption::{Encryption, Tally};
-use crate::farewell::Farewell;
-use crate::handle::{Common, Handle};
+use crate::closing_handshake::ClosingHandshake;
+use crate::core::{Core, CoreState};
+use crate::encryption::{Encryption, HandshakeCounters};
+use crate::free_buffers::FreeBuffers;
+use crate::handle::{EngineState, Handle};
 use crate::input::ReceiveBuffer;
 use crate::limits::Limits;
-use crate::mail::Mail;
-use crate::protocol::{After, Ending, Next, Protocol, Ran};
-use crate::receive::{Came, IoUring, Received, Receiver};
-use crate::spares::Spares;
-use crate::statistics::About;
+use crate::mailboxes::Mailboxes;
+use crate::poll_context::PollContext;
+use crate::protocol::{AnswerOutcome, CloseReason, ExecuteOutcome, Protocol, ProtocolEvent};
+use crate::receive::{IoUring, ReadOutcome, ReadState, SocketReader};
+use crate::statistics::ServiceInfo;
 use crate::stream::Stream;
-use crate::visit::Visit;
 use leeward_core::none;
 use leeward_core::params::Params;
 use leeward_core::registry::Environment;
 use leeward_core::server::RejectReason;
 use leeward_core::units::{Nanos, Time};
-use leeward_host::{Counters, Desk, Pulse};
+use leeward_host::{ConnectionContext, ControlTicker, Counters};
 use leeward_runtime::Network;
-use leeward_runtime::clock::{Clock, Hand};
+use leeward_runtime::clock::{Clock, ManualTime};
 use leeward_runtime::cores::Shared;
 use leeward_runtime::tasks::Work;
 use mio::net::{TcpStream, UnixStream};
@@ -53,7 +53,7 @@ struct Wire {
     has_ended: bool,
     to_client: Vec<u8>,
     /// Bytes that the client's side has room for.
-    room: usize,
+    capacity: usize,
     is_shut: bool,
     is_closed: bool,
 }
@@ -62,7 +62,7 @@ struct Wire {
 pub(super) struct Socket {
     wire: Arc<Mutex<Wire>>,
     bell: UnixStream,
-    hand: Hand,
+    time: ManualTime,
 }
 
 /// The client's end.
@@ -77,7 +77,7 @@ impl Socket {
     }
 
     /// Takes the rings that came, so that the next one is heard.
-    fn hush(&mut self) {
+    fn drain_wakeups(&mut self) {
         while self.bell.read(&mut [0; 64]).is_ok_and(|count| count > 0) {}
     }
 }
@@ -101,22 +101,22 @@ impl Stream for Socket {
         registry.deregister(&mut self.bell).unwrap();
     }
 
-    fn receive(&mut self, _: &mut Receiver, into: &mut [u8]) -> io::Result<Received> {
-        self.hand.advance(READ);
-        self.hush();
+    fn receive(&mut self, _: &mut SocketReader, into: &mut [u8]) -> io::Result<ReadOutcome> {
+        self.time.advance(READ);
+        self.drain_wakeups();
         let mut wire = self.wire();
         let count = into.len().min(wire.to_server.len());
         wire.to_server.drain(..count).zip(into.iter_mut()).for_each(|(byte, place)| *place = byte);
         match count {
-            0 if wire.has_ended => Ok(Received { bytes: 0, came: Came::End, waited: None }),
-            0 => Ok(Received::NOTHING),
-            _ => Ok(Received::of(count, into.len(), Some(wire.clock.now().since(wire.sent)))),
+            0 if wire.has_ended => Ok(ReadOutcome { bytes: 0, state: ReadState::End, wait: None }),
+            0 => Ok(ReadOutcome::NOTHING),
+            _ => Ok(ReadOutcome::of(count, into.len(), Some(wire.clock.now().since(wire.sent)))),
         }
     }
 
     fn send(&mut self, bytes: &[u8]) -> io::Result<usize> {
         let mut wire = self.wire();
-        let count = bytes.len().min(wire.room - wire.to_client.len().min(wire.room));
+        let count = bytes.len().min(wire.capacity - wire.to_client.len().min(wire.capacity));
         wire.to_client.extend_from_slice(&bytes[..count]);
         if count > 0 { Ok(count) } else { Err(ErrorKind::WouldBlock.into()) }
     }
@@ -134,14 +134,14 @@ impl Stream for Socket {
         false
     }
 
-    fn discard(&mut self, discarded: &mut usize, most: usize) -> Farewell {
-        self.hush();
+    fn discard(&mut self, discarded: &mut usize, most: usize) -> ClosingHandshake {
+        self.drain_wakeups();
         let mut wire = self.wire();
         *discarded += wire.to_server.drain(..).count();
         match wire.has_ended {
-            _ if *discarded > most => Farewell::Enough,
-            true => Farewell::End,
-            false => Farewell::More,
+            _ if *discarded > most => ClosingHandshake::Abandoned,
+            true => ClosingHandshake::Done,
+            false => ClosingHandshake::Pending,
         }
     }
 }
@@ -175,7 +175,7 @@ impl Client {
 
     /// Makes room for so many bytes that have not been taken.
     pub(super) fn has_room(&self, bytes: usize) {
-        self.wire().room = bytes;
+        self.wire().capacity = bytes;
         self.ring();
     }
 
@@ -204,7 +204,7 @@ impl Client {
 /// Each letter is something: `m` a message, `v` a protocol violation, `r` a request that is
 /// refused, `q` the client's wish to end, `c` a call, `s` a slow one, `l` one with a long answer,
 /// `(` a call that is whole when `)` comes.
-pub(super) struct Letters(Hand);
+pub(super) struct LetterProtocol(ManualTime);
 
 pub(super) struct Connection {
     input: ReceiveBuffer,
@@ -219,21 +219,21 @@ pub(super) struct Call {
 /// Length of an answer.
 pub(super) struct Done(usize);
 
-impl Protocol for Letters {
+impl Protocol for LetterProtocol {
     type Connection = Connection;
     type Input = ReceiveBuffer;
     type Call = Call;
-    type Done = Done;
+    type Completion = Done;
 
-    const TURN: usize = 64;
+    const QUANTUM: usize = 64;
     const IS_SERIAL: bool = false;
     const HAS_TASKS: bool = false;
 
-    fn open(&mut self, _: &mut Visit<'_, Call>) -> Connection {
+    fn open(&mut self, _: &mut PollContext<'_, Call>) -> Connection {
         Connection { input: ReceiveBuffer::new(4096), owed: 0 }
     }
 
-    fn next(&mut self, connection: &mut Connection, visit: &mut Visit<'_, Call>) -> Next<Call> {
+    fn next(&mut self, connection: &mut Connection, visit: &mut PollContext<'_, Call>) -> ProtocolEvent<Call> {
         let (mut length, bytes) = (1, connection.input.bytes());
         let (cost, answer) = match bytes.first() {
             Some(b'c') => (CALL, 1),
@@ -244,21 +244,21 @@ impl Protocol for Letters {
                     length = end + 1;
                     (CALL, 1)
                 }
-                None => return Next::Nothing,
+                None => return ProtocolEvent::Incomplete,
             },
-            None => return Next::Nothing,
+            None => return ProtocolEvent::Incomplete,
             Some(other) => {
                 let other = *other;
                 self.0.advance(ITEM);
                 connection.input.consume(1);
                 return match other {
-                    b'm' => Next::Handled,
-                    b'v' => Next::Unlawful,
+                    b'm' => ProtocolEvent::Handled,
+                    b'v' => ProtocolEvent::Violation,
                     b'r' => {
                         visit.out().push(b'r');
-                        Next::Refused
+                        ProtocolEvent::Rejected
                     }
-                    _ => Next::End(Ending::QUIET),
+                    _ => ProtocolEvent::Close(CloseReason::SILENT),
                 };
             }
         };
@@ -266,26 +266,31 @@ impl Protocol for Letters {
         connection.input.consume(length);
         connection.owed += 1;
         visit.count_received();
-        Next::Call { call: Call { cost, answer }, is_admitted: true }
+        ProtocolEvent::Call { call: Call { cost, answer }, is_admitted: true }
     }
 
-    fn answer(&mut self, connection: &mut Connection, done: Done, visit: &mut Visit<'_, Call>) -> After {
+    fn answer(&mut self, connection: &mut Connection, done: Done, visit: &mut PollContext<'_, Call>) -> AnswerOutcome {
         connection.owed -= 1;
         let length = visit.out().len() + done.0;
         visit.out().resize(length, b'a');
-        After::GoOn
+        AnswerOutcome::Continue
     }
 
-    fn credit(&mut self, _: &mut Connection, _: &mut Visit<'_, Call>) -> bool {
+    fn send_credit(&mut self, _: &mut Connection, _: &mut PollContext<'_, Call>) -> bool {
         false
     }
 
-    fn refuse(&mut self, connection: &mut Connection, why: Ending, visit: &mut Visit<'_, Call>) -> usize {
+    fn close_with(
+        &mut self,
+        connection: &mut Connection,
+        why: CloseReason,
+        visit: &mut PollContext<'_, Call>,
+    ) -> usize {
         visit.out().extend_from_slice(format!("{why:?}").split(' ').next().unwrap().as_bytes());
         std::mem::take(&mut connection.owed)
     }
 
-    fn close(&mut self, connection: &mut Connection, _: &mut Visit<'_, Call>) -> usize {
+    fn close(&mut self, connection: &mut Connection, _: &mut PollContext<'_, Call>) -> usize {
         std::mem::take(&mut connection.owed)
     }
 
@@ -297,16 +302,16 @@ impl Protocol for Letters {
         connection.owed < UNANSWERED
     }
 
-    fn owed(connection: &Connection) -> usize {
+    fn unanswered(connection: &Connection) -> usize {
         connection.owed
     }
 
-    fn execute(&self, call: Call, _: Time, _: Nanos, _: &mut Spares) -> Ran<Done> {
+    fn execute(&self, call: Call, _: Time, _: Nanos, _: &mut FreeBuffers) -> ExecuteOutcome<Done> {
         self.0.advance(call.cost);
-        Ran::Done(Done(call.answer))
+        ExecuteOutcome::Done(Done(call.answer))
     }
 
-    fn late(_: Call, _: RejectReason) -> Done {
+    fn reject(_: Call, _: RejectReason) -> Done {
         Done(0)
     }
 }
@@ -314,44 +319,44 @@ impl Protocol for Letters {
 // ---- the core ----
 
 /// A server of one core.
-pub(super) struct World {
-    pub(super) core: Core<Letters, Socket>,
-    pub(super) handle: Handle<Letters>,
-    pub(super) hand: Hand,
+pub(super) struct TestServer {
+    pub(super) core: Core<LetterProtocol, Socket>,
+    pub(super) handle: Handle<LetterProtocol>,
+    pub(super) time: ManualTime,
 }
 
-impl World {
+impl TestServer {
     pub(super) fn new(limits: Limits) -> Self {
-        World::build(limits, |_| None)
+        TestServer::build(limits, |_| None)
     }
 
     /// Encrypted, if `encryption` makes something of the clock's hand.
-    pub(super) fn build(limits: Limits, encryption: impl Fn(&Hand) -> Option<Arc<dyn Encryption>>) -> Self {
+    pub(super) fn build(limits: Limits, encryption: impl Fn(&ManualTime) -> Option<Arc<dyn Encryption>>) -> Self {
         let (clock, hand) = Clock::manual();
         // Tests begin when a core has been there for a while.
         hand.advance(Nanos::from_secs(1));
         let environment = Environment::new(1, Nanos::from_micros(10), Nanos::from_micros(200));
         let halves = none::ALGORITHM.server(&Params::default(), &environment).unwrap();
         let poll = Poll::new().unwrap();
-        let common = Arc::new(Common {
-            pulse: Pulse::new(halves.control),
+        let common = Arc::new(EngineState {
+            ticker: ControlTicker::new(halves.control),
             counters: vec![Counters::default()],
-            mail: Mail::new(vec![mio::Waker::new(poll.registry(), crate::core::WAKER).unwrap()]),
+            mailboxes: Mailboxes::new(vec![mio::Waker::new(poll.registry(), crate::core::WAKER).unwrap()]),
             slo: Nanos::from_micros(200),
             target: None,
             watch: None,
-            rehearsal: None,
-            about: About::default(),
+            shadow: None,
+            about: ServiceInfo::default(),
             encryption: encryption(&hand),
             tenants: Arc::default(),
-            tally: Tally::default(),
+            handshakes: HandshakeCounters::default(),
         });
-        let handle = Handle { common, shared: Arc::new(Shared::new(1, clock, |_| {})) };
+        let handle = Handle { engine: common, shared: Arc::new(Shared::new(1, clock, |_| {})) };
         let limits = Limits { io_uring: IoUring::Off, ..limits };
         let admission = halves.cores.into_iter().next().unwrap();
-        let local = Local::new(0, handle.clone(), admission, limits);
-        let core = Core::new(Letters(hand.clone()), local, poll, None, None, Vec::new()).unwrap();
-        World { core, handle, hand }
+        let local = CoreState::new(0, handle.clone(), admission, limits);
+        let core = Core::new(LetterProtocol(hand.clone()), local, poll, None, None, Vec::new()).unwrap();
+        TestServer { core, handle, time: hand }
     }
 
     pub(super) fn now(&self) -> Time {
@@ -367,12 +372,12 @@ impl World {
             sent: Time::ZERO,
             has_ended: false,
             to_client: Vec::new(),
-            room: usize::MAX,
+            capacity: usize::MAX,
             is_shut: false,
             is_closed: false,
         }));
-        let socket = Socket { wire: Arc::clone(&wire), bell: near, hand: self.hand.clone() };
-        self.core.welcome(socket, self.now());
+        let socket = Socket { wire: Arc::clone(&wire), bell: near, time: self.time.clone() };
+        self.core.begin_connection(socket, self.now());
         Client { wire, bell: far }
     }
 
@@ -396,7 +401,7 @@ impl World {
     pub(super) fn settle(&mut self) -> usize {
         (0..20)
             .map(|_| {
-                self.hand.advance(Nanos(100));
+                self.time.advance(Nanos(100));
                 self.poll();
                 self.run()
             })
@@ -407,7 +412,7 @@ impl World {
     pub(super) fn pass(&mut self, span: Nanos) {
         let end = self.now() + span;
         while self.now() < end {
-            self.hand.advance(Nanos::from_millis(50));
+            self.time.advance(Nanos::from_millis(50));
             self.settle();
         }
     }

@@ -9,8 +9,8 @@ use std::time::{Duration, Instant};
 use leeward_core::server::Feedback;
 use leeward_core::units::Credits;
 use leeward_rpc::wire::{
-    Answer, Call, Decoder, DropReason, Dropped, Encoder, Failure, FailureCode, Frame, Message, Nanos32, PayloadLimit,
-    Regime, Response, Side, Version, Welcome,
+    Answer, Call, Decoder, Encoder, Failure, FailureCode, Frame, Message, Nanos32, PayloadLimit, Regime, RejectCode,
+    Rejection, Response, Side, Version, Welcome,
 };
 
 /// Behaviour of the server.
@@ -104,12 +104,12 @@ impl Server {
 
 fn serve(state: &State, mut socket: TcpStream) {
     let mut decoder = Decoder::new(Side::Client, PayloadLimit::DEFAULT);
-    let encoder = Encoder::new(PayloadLimit::DEFAULT).speaking(Version::NEWEST);
+    let encoder = Encoder::new(PayloadLimit::DEFAULT).with_version(Version::NEWEST);
     let mut out = Vec::new();
     loop {
         match socket.read(decoder.spare()) {
             Ok(0) | Err(_) => return,
-            Ok(count) => decoder.filled(count),
+            Ok(count) => decoder.advance(count),
         }
         while let Some(frame) = decoder.next_frame().expect("the generator speaks the protocol") {
             let feedback = Feedback { window: Credits(state.behaviour.window), ..Feedback::NONE };
@@ -167,7 +167,12 @@ fn answer(state: &State, call: &Call<'_>, feedback: Feedback) -> Option<Frame<'s
     let turn = state.answers.fetch_add(1, Ordering::SeqCst) + 1;
     let is_due = |every: u64| every > 0 && turn.is_multiple_of(every);
     Some(if is_due(behaviour.drop_every) {
-        Frame::Drop(Dropped { answer, reason: DropReason::Delay, message: Message::default(), retry_after: Nanos32(0) })
+        Frame::Drop(Rejection {
+            answer,
+            reason: RejectCode::Delay,
+            message: Message::default(),
+            retry_after: Nanos32(0),
+        })
     } else if is_due(behaviour.fail_every) {
         Frame::Failure(Failure { answer, code: FailureCode::Failed, message: Message::new("as asked") })
     } else {

@@ -10,22 +10,22 @@ use super::random::Random;
 
 /// How a connection that is up stands. The smaller, the better.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Standing {
+pub(super) struct LinkRank {
     /// Its server has just rejected a call, has asked to be left alone for a while, or is about to stop.
-    pub(super) resting: bool,
+    pub(super) is_avoided: bool,
     /// A call would have to wait: the algorithm's gate is closed, or others wait.
     pub(super) held: bool,
     /// Calls that wait.
     pub(super) waiting: u32,
     /// Calls that could be sent besides those unanswered.
-    pub(super) spare: Reverse<u32>,
+    pub(super) headroom: Reverse<u32>,
     /// Calls unanswered.
     pub(super) in_flight: u32,
 }
 
-impl Standing {
-    fn sends_at_once(&self) -> bool {
-        !self.resting && !self.held
+impl LinkRank {
+    fn is_sendable(&self) -> bool {
+        !self.is_avoided && !self.held
     }
 }
 
@@ -33,7 +33,7 @@ impl Standing {
 pub(super) fn choose(
     candidates: &[usize],
     random: &mut Random,
-    mut standing: impl FnMut(usize) -> Standing,
+    mut standing: impl FnMut(usize) -> LinkRank,
 ) -> Option<usize> {
     let count = candidates.len();
     let first = random.below(count as u64) as usize;
@@ -47,9 +47,9 @@ pub(super) fn choose(
     if other < stands {
         (best, stands) = (second, other);
     }
-    if !stands.sends_at_once()
+    if !stands.is_sendable()
         && let Some(better) =
-            (1..count).map(|step| candidates[(first + step) % count]).find(|at| standing(*at).sends_at_once())
+            (1..count).map(|step| candidates[(first + step) % count]).find(|at| standing(*at).is_sendable())
     {
         return Some(better);
     }
@@ -60,10 +60,10 @@ pub(super) fn choose(
 mod tests {
     use super::*;
 
-    const IDLE: Standing = Standing { resting: false, held: false, waiting: 0, spare: Reverse(4), in_flight: 0 };
+    const IDLE: LinkRank = LinkRank { is_avoided: false, held: false, waiting: 0, headroom: Reverse(4), in_flight: 0 };
 
     /// How often each of four is chosen in a thousand.
-    fn shares(standings: [Standing; 4]) -> [u32; 4] {
+    fn shares(standings: [LinkRank; 4]) -> [u32; 4] {
         let mut random = Random::new(1);
         let mut shares = [0; 4];
         for _ in 0..1_000 {
@@ -75,18 +75,18 @@ mod tests {
     #[test]
     fn equals_share_and_the_worst_of_all_gets_nothing() {
         assert!(shares([IDLE; 4]).iter().all(|share| (200..300).contains(share)));
-        let busy = Standing { spare: Reverse(1), ..IDLE };
+        let busy = LinkRank { headroom: Reverse(1), ..IDLE };
         assert_eq!(shares([IDLE, IDLE, busy, IDLE])[2], 0, "one of two is always better");
         assert!(shares([busy, IDLE, busy, busy])[1] > 400, "a half, and not all");
     }
 
     #[test]
     fn credit_is_found_wherever_it_lies() {
-        let held = Standing { held: true, waiting: 1, ..IDLE };
+        let held = LinkRank { held: true, waiting: 1, ..IDLE };
         assert_eq!(shares([held, held, held, IDLE]), [0, 0, 0, 1_000]);
-        let resting = Standing { resting: true, ..IDLE };
+        let resting = LinkRank { is_avoided: true, ..IDLE };
         assert_eq!(shares([resting, resting, IDLE, resting]), [0, 0, 1_000, 0]);
-        let longer = Standing { waiting: 5, ..held };
+        let longer = LinkRank { waiting: 5, ..held };
         let shares = shares([held, longer, longer, longer]);
         assert!(shares[0] > 400 && shares[0] < 600, "where all wait, the shorter queue of two: {shares:?}");
     }
@@ -94,7 +94,7 @@ mod tests {
     #[test]
     fn the_only_one_is_taken_and_none_is_none() {
         let mut random = Random::new(1);
-        let held = Standing { held: true, resting: true, ..IDLE };
+        let held = LinkRank { held: true, is_avoided: true, ..IDLE };
         assert_eq!(choose(&[7], &mut random, |_| held), Some(7));
         assert_eq!(choose(&[], &mut random, |_| held), None);
     }

@@ -12,16 +12,16 @@ use leeward_runtime::Clock;
 use mio::event::Event as Readiness;
 use mio::{Registry, Token};
 
-use super::attempts::Attempts;
-use super::choice::Standing;
-use super::life::{Life, Trouble};
-use super::note::Note;
+use super::call_event::CallEvent;
+use super::choice::LinkRank;
+use super::connect_attempts::ConnectAttempts;
 use super::random::Random;
 use super::socket::Socket;
-use super::table::Pending;
+use super::socket_connection::{ConnectionFailure, SocketConnection};
+use super::table::PendingCall;
 use crate::client::datagrams::Transport;
 use crate::client::settings::Settings;
-use crate::client::{Disconnected, Event, Request};
+use crate::client::{Event, Request, RequestStage};
 use crate::wire::{Budget, RequestId};
 
 pub(super) struct Link {
@@ -30,14 +30,14 @@ pub(super) struct Link {
     settings: Arc<Settings>,
     clock: Clock,
     max_outstanding: u32,
-    life: Option<Box<Life<u64>>>,
-    attempts: Attempts,
-    pub(super) trouble: Trouble,
-    pub(super) troubled_at: Time,
+    socket_connection: Option<Box<SocketConnection<u64>>>,
+    attempts: ConnectAttempts,
+    pub(super) failure: ConnectionFailure,
+    pub(super) failed_at: Time,
     /// The connection has become ready, and its owner has not been told yet.
-    is_new: bool,
+    has_connected: bool,
     /// Another server is preferred until then: this one has asked for that, rejected a call, or is about to stop.
-    pub(super) rests_until: Time,
+    pub(super) avoid_until: Time,
 }
 
 impl Link {
@@ -54,12 +54,12 @@ impl Link {
             settings: Arc::clone(settings),
             clock,
             max_outstanding,
-            life: None,
-            attempts: Attempts::new(settings.backoff),
-            trouble: Trouble::Lost("not connected yet".into()),
-            troubled_at: Time::ZERO,
-            is_new: false,
-            rests_until: Time::ZERO,
+            socket_connection: None,
+            attempts: ConnectAttempts::new(settings.backoff),
+            failure: ConnectionFailure::Lost("not connected yet".into()),
+            failed_at: Time::ZERO,
+            has_connected: false,
+            avoid_until: Time::ZERO,
         }
     }
 
@@ -67,21 +67,21 @@ impl Link {
 
     /// Whether calls may be submitted.
     pub(super) fn is_ready(&self) -> bool {
-        self.life.as_ref().is_some_and(|life| life.is_ready())
+        self.socket_connection.as_ref().is_some_and(|life| life.is_ready())
     }
 
-    pub(super) fn standing(&mut self, now: Time) -> Standing {
-        let resting = now < self.rests_until;
-        let Some(life) = &mut self.life else {
-            return Standing { resting, held: true, waiting: u32::MAX, spare: Reverse(0), in_flight: 0 };
+    pub(super) fn rank(&mut self, now: Time) -> LinkRank {
+        let resting = now < self.avoid_until;
+        let Some(life) = &mut self.socket_connection else {
+            return LinkRank { is_avoided: resting, held: true, waiting: u32::MAX, headroom: Reverse(0), in_flight: 0 };
         };
         let connection = life.connection();
         let in_flight = connection.in_flight();
-        Standing {
-            resting,
+        LinkRank {
+            is_avoided: resting,
             held: !connection.would_send(now),
             waiting: connection.waiting(),
-            spare: Reverse(connection.allowed().min(self.max_outstanding).saturating_sub(in_flight)),
+            headroom: Reverse(connection.window().min(self.max_outstanding).saturating_sub(in_flight)),
             in_flight,
         }
     }
@@ -90,57 +90,57 @@ impl Link {
         &mut self,
         now: Time,
         number: u64,
-        call: &Pending,
+        call: &PendingCall,
         random: u64,
-        notes: &mut Vec<Note>,
+        notes: &mut Vec<CallEvent>,
     ) -> Option<RequestId> {
-        let mut events = Note::writer(self.index, notes);
-        let Some(life) = &mut self.life else {
-            events(Event::Disconnected { token: number, at: Disconnected::Waiting });
+        let mut events = CallEvent::recorder(self.index, notes);
+        let Some(life) = &mut self.socket_connection else {
+            events(Event::Disconnected { token: number, stage: RequestStage::Waiting });
             return None;
         };
         let request = Request { method: call.method, payload: &call.payload, priority: call.priority, random };
         match call.budget {
-            None => life.say().submit(now, number, &request, &mut events),
+            None => life.writer().submit(now, number, &request, &mut events),
             Some(budget) => {
                 let left = Budget::of(budget.saturating_sub(now.since(call.made)));
-                life.say().submit_within(now, number, &request, left, &mut events)
+                life.writer().submit_within(now, number, &request, left, &mut events)
             }
         }
     }
 
     /// Cancels a call. Returns whether it had been sent.
-    pub(super) fn cancel(&mut self, now: Time, request: RequestId, notes: &mut Vec<Note>) -> Option<Disconnected> {
-        let life = self.life.as_mut()?;
-        let (_, at) = life.say().cancel(now, request, &mut Note::writer(self.index, notes))?;
+    pub(super) fn cancel(&mut self, now: Time, request: RequestId, notes: &mut Vec<CallEvent>) -> Option<RequestStage> {
+        let life = self.socket_connection.as_mut()?;
+        let (_, at) = life.writer().cancel(now, request, &mut CallEvent::recorder(self.index, notes))?;
         Some(at)
     }
 
     /// A call has gone well: the server is worth coming back to soon.
-    pub(super) fn praise(&mut self) {
-        self.attempts.succeeded();
+    pub(super) fn record_success(&mut self) {
+        self.attempts.record_success();
     }
 
     // ---- time ----
 
     /// Does the work that is due: an attempt to connect, a connection that takes too long, requests that expire, a sign
     /// of life.
-    pub(super) fn on_timer(&mut self, now: Time, registry: &Registry, random: &mut Random, notes: &mut Vec<Note>) {
-        let Some(life) = &mut self.life else {
-            if now >= self.attempts.due() {
+    pub(super) fn on_timer(&mut self, now: Time, registry: &Registry, random: &mut Random, notes: &mut Vec<CallEvent>) {
+        let Some(life) = &mut self.socket_connection else {
+            if now >= self.attempts.next_at() {
                 self.connect(now, registry, random);
             }
             return;
         };
-        let done = life.on_timer(now, &mut Note::writer(self.index, notes));
+        let done = life.on_timer(now, &mut CallEvent::recorder(self.index, notes));
         if let Err(trouble) = done {
-            self.lose(now, trouble, random, notes);
+            self.disconnect(now, trouble, random, notes);
         }
     }
 
     /// When [`Link::on_timer`] has something to do next.
     pub(super) fn next_timeout(&mut self, now: Time) -> Time {
-        self.life.as_mut().map_or(self.attempts.due(), |life| life.next_timeout(now))
+        self.socket_connection.as_mut().map_or(self.attempts.next_at(), |life| life.next_timeout(now))
     }
 
     // ---- the socket ----
@@ -148,14 +148,14 @@ impl Link {
     fn connect(&mut self, now: Time, registry: &Registry, random: &mut Random) {
         let address = *self.attempts.next(&self.settings.replicas[self.replica].addresses);
         let parts = self.settings.parts().map_err(io::Error::other);
-        let mut terms = self.settings.terms(self.attempts.version());
+        let mut terms = self.settings.limits(self.attempts.version());
         let is_far = self.settings.replicas[self.replica].transport == Transport::Udp;
         terms.datagrams = is_far.then(|| (random.draw(), self.settings.datagram));
         let socket = self.socket(address, terms.datagrams, now);
         let at = (registry, Token(self.index));
-        match parts.and_then(|parts| Life::over(socket?, parts, terms, at, now)) {
-            Ok(life) => self.life = Some(Box::new(life)),
-            Err(error) => self.rest(now, Trouble::Lost(error.to_string()), random),
+        match parts.and_then(|parts| SocketConnection::with_socket(socket?, parts, terms, at, now)) {
+            Ok(life) => self.socket_connection = Some(Box::new(life)),
+            Err(error) => self.schedule_reconnect(now, ConnectionFailure::Lost(error.to_string()), random),
         }
     }
 
@@ -170,60 +170,60 @@ impl Link {
 
     /// The poll says something about the socket.
     pub(super) fn on_readiness(&mut self, readiness: &Readiness) {
-        if let Some(life) = &mut self.life {
+        if let Some(life) = &mut self.socket_connection {
             life.on_readiness(readiness);
         }
     }
 
     /// Whether [`Link::exchange`] has something to do, as far as is known.
     pub(super) fn is_busy(&self) -> bool {
-        self.life.as_ref().is_some_and(|life| life.is_busy())
+        self.socket_connection.as_ref().is_some_and(|life| life.is_busy())
     }
 
     /// Whether it has become ready since this was asked last.
-    pub(super) fn is_new(&mut self) -> bool {
-        std::mem::take(&mut self.is_new)
+    pub(super) fn take_connected(&mut self) -> bool {
+        std::mem::take(&mut self.has_connected)
     }
 
     /// Moves bytes, as many as there are up to a bound.
-    pub(super) fn exchange(&mut self, random: &mut Random, notes: &mut Vec<Note>) {
-        let Some(life) = &mut self.life else { return };
-        let exchanged = life.exchange(&self.clock, &mut Note::writer(self.index, notes));
+    pub(super) fn exchange(&mut self, random: &mut Random, notes: &mut Vec<CallEvent>) {
+        let Some(life) = &mut self.socket_connection else { return };
+        let exchanged = life.exchange(&self.clock, &mut CallEvent::recorder(self.index, notes));
         match exchanged {
-            Ok(is_new) => self.is_new |= is_new,
+            Ok(is_new) => self.has_connected |= is_new,
             Err(trouble) => {
                 let now = self.clock.now();
-                self.lose(now, trouble, random, notes);
+                self.disconnect(now, trouble, random, notes);
             }
         }
     }
 
     /// Ends whatever the connection still has.
-    fn lose(&mut self, now: Time, trouble: Trouble, random: &mut Random, notes: &mut Vec<Note>) {
-        let life = self.life.take();
+    fn disconnect(&mut self, now: Time, trouble: ConnectionFailure, random: &mut Random, notes: &mut Vec<CallEvent>) {
+        let life = self.socket_connection.take();
         let refuses_version = life.as_ref().is_some_and(|life| life.refuses_version());
         if let Some(life) = life {
-            if life.has_held(now, self.attempts.longest()) {
-                self.attempts.held();
+            if life.has_lasted(now, self.attempts.stable_after()) {
+                self.attempts.reset();
             }
-            life.close(now, &mut Note::writer(self.index, notes));
+            life.close(now, &mut CallEvent::recorder(self.index, notes));
         }
-        self.rest(now, trouble, random);
+        self.schedule_reconnect(now, trouble, random);
         if refuses_version {
-            self.attempts.version_was_refused(now);
+            self.attempts.downgrade_version(now);
         }
     }
 
-    fn rest(&mut self, now: Time, trouble: Trouble, random: &mut Random) {
-        (self.trouble, self.troubled_at) = (trouble, now);
-        self.rests_until = Time::ZERO;
-        self.attempts.ended(now, self.settings.replicas[self.replica].addresses.len(), random);
+    fn schedule_reconnect(&mut self, now: Time, trouble: ConnectionFailure, random: &mut Random) {
+        (self.failure, self.failed_at) = (trouble, now);
+        self.avoid_until = Time::ZERO;
+        self.attempts.record_end(now, self.settings.replicas[self.replica].addresses.len(), random);
     }
 
     /// The client ends: says good-bye if the server listens.
-    pub(super) fn leave(&mut self, now: Time, notes: &mut Vec<Note>) {
-        if let Some(life) = self.life.take() {
-            life.leave(now, &mut Note::writer(self.index, notes));
+    pub(super) fn leave(&mut self, now: Time, notes: &mut Vec<CallEvent>) {
+        if let Some(life) = self.socket_connection.take() {
+            life.leave(now, &mut CallEvent::recorder(self.index, notes));
         }
     }
 }

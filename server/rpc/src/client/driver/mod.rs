@@ -8,15 +8,15 @@
 //!
 //! Never here: whether a call may leave (the client half of the algorithm, inside each connection).
 
-pub(crate) mod attempts;
 mod backoff;
+mod call_event;
 mod choice;
+pub(crate) mod connect_attempts;
 mod dispatch;
-pub(crate) mod life;
 mod link;
-mod note;
 pub(crate) mod random;
 mod socket;
+pub(crate) mod socket_connection;
 mod table;
 pub(crate) mod timer;
 
@@ -29,18 +29,18 @@ use std::time::Duration;
 use leeward_core::client::{BoundedQueue, ClientConfig};
 use leeward_core::hedging::RetryBudget;
 use leeward_core::units::{Nanos, Time};
-use leeward_engine::Turn;
+use leeward_engine::PollStatus;
 use mio::{Events, Poll, Token};
 
 use super::call_error::{CallError, Effect};
 use super::counters::count;
-use super::inbox::Mode;
+use super::inbox::InboxMode;
 use super::settings::Settings;
-use super::shared::{Command, Shared};
+use super::shared::{Command, SharedState};
+use call_event::CallEvent;
 use link::Link;
-use note::Note;
 use random::Random;
-use table::{Pending, Table};
+use table::{CallTable, PendingCall};
 use timer::Timer;
 
 /// The poll's token of what is no connection.
@@ -51,7 +51,7 @@ const TIMER: Token = Token(usize::MAX - 1);
 const EVENTS_MAX: usize = 64;
 
 pub(super) struct Driver {
-    shared: Arc<Shared>,
+    shared: Arc<SharedState>,
     settings: Arc<Settings>,
     /// A rejected call that is older is not worth a retry.
     expiry: Nanos,
@@ -66,11 +66,11 @@ pub(super) struct Driver {
     fallbacks: Vec<usize>,
     /// Replicas that are fallbacks, a bit each.
     fallback_bits: u64,
-    calls: Table,
+    calls: CallTable,
     /// Calls that wait for a connection: for any, and for one over TCP.
-    lobbies: [BoundedQueue<u64>; 2],
+    unassigned: [BoundedQueue<u64>; 2],
     retries: RetryBudget,
-    notes: Vec<Note>,
+    call_events: Vec<CallEvent>,
     commands: Vec<Command>,
 }
 
@@ -79,7 +79,7 @@ impl Driver {
         settings: Settings,
         config: ClientConfig,
         poll: Poll,
-        shared: Arc<Shared>,
+        shared: Arc<SharedState>,
         seed: u64,
     ) -> io::Result<Self> {
         let timer = Timer::new(poll.registry(), TIMER)?;
@@ -93,14 +93,14 @@ impl Driver {
         Ok(Driver {
             expiry: config.max_delay,
             retries: RetryBudget::new(settings.retry_percent),
-            lobbies: [BoundedQueue::new(config.queue), BoundedQueue::new(config.queue)],
+            unassigned: [BoundedQueue::new(config.queue), BoundedQueue::new(config.queue)],
             events: Events::with_capacity(EVENTS_MAX),
             random: Random::new(seed),
             up: Vec::new(),
             fallbacks: Vec::new(),
             fallback_bits,
-            calls: Table::default(),
-            notes: Vec::new(),
+            calls: CallTable::default(),
+            call_events: Vec::new(),
             commands: Vec::new(),
             shared,
             settings,
@@ -113,44 +113,44 @@ impl Driver {
     /// Works until the client has ended.
     pub(super) fn run(mut self) {
         // Whatever ends this thread, a panic of somebody's waker included, nobody shall wait for it.
-        let _gone = Gone(Arc::clone(&self.shared));
+        let _gone = CloseGuard(Arc::clone(&self.shared));
         // A poll that fails is as good as the client's end.
-        while let Ok(Turn::Idle | Turn::Busy) = self.turn(Sleep::UntilNeeded) {}
+        while let Ok(PollStatus::Idle | PollStatus::Busy) = self.poll(WaitMode::UntilNeeded) {}
         self.end();
     }
 
     /// Runs a round.
-    pub(super) fn turn(&mut self, sleep: Sleep) -> io::Result<Turn> {
+    pub(super) fn poll(&mut self, sleep: WaitMode) -> io::Result<PollStatus> {
         let (mode, now) = self.take_commands();
         if self.is_over(mode) {
-            return Ok(Turn::Over);
+            return Ok(PollStatus::Done);
         }
         for link in &mut self.links {
-            link.on_timer(now, self.poll.registry(), &mut self.random, &mut self.notes);
+            link.on_timer(now, self.poll.registry(), &mut self.random, &mut self.call_events);
         }
         self.refresh(now);
         self.on_deadlines(now);
         for link in &mut self.links {
-            link.exchange(&mut self.random, &mut self.notes);
+            link.exchange(&mut self.random, &mut self.call_events);
         }
         let now = self.shared.clock.now();
         self.refresh(now);
         // Asked again: the last call may just have ended, and then nothing would end the sleep.
         if self.is_over(mode) {
-            return Ok(Turn::Over);
+            return Ok(PollStatus::Done);
         }
         self.wait(now, sleep)
     }
 
-    fn is_over(&self, mode: Mode) -> bool {
+    fn is_over(&self, mode: InboxMode) -> bool {
         match mode {
-            Mode::Open => false,
-            Mode::Closing => self.calls.is_empty(),
-            Mode::Halting | Mode::Gone => true,
+            InboxMode::Open => false,
+            InboxMode::Closing => self.calls.is_empty(),
+            InboxMode::Aborting | InboxMode::Closed => true,
         }
     }
 
-    fn take_commands(&mut self) -> (Mode, Time) {
+    fn take_commands(&mut self) -> (InboxMode, Time) {
         let mut commands = std::mem::take(&mut self.commands);
         let mode = self.shared.inbox.take(&mut commands);
         // The clock is read after the calls: none leaves before it was made.
@@ -159,9 +159,9 @@ impl Driver {
             match command {
                 Command::Call { number, call } => {
                     let deadline = call.deadline;
-                    let call = Pending::new(*call, self.random.draw());
+                    let call = PendingCall::new(*call, self.random.draw());
                     self.calls.insert(number, deadline, call);
-                    self.retries.pay_in();
+                    self.retries.deposit();
                     self.dispatch(number, now);
                 }
                 Command::Cancel(number) => self.cancel(number, now),
@@ -181,7 +181,7 @@ impl Driver {
                 let is_fallback = self.settings.replicas[link.replica].is_fallback;
                 if is_fallback { &mut self.fallbacks } else { &mut self.up }.push(index);
             }
-            if link.is_new() {
+            if link.take_connected() {
                 count(&self.shared.counters.connects);
             }
         }
@@ -189,9 +189,9 @@ impl Driver {
         self.settle(now);
         for by_stream in [false, true] {
             // Whatever waits there finds a connection now, and none of it comes back.
-            let waits = !self.lobbies[usize::from(by_stream)].is_empty();
+            let waits = !self.unassigned[usize::from(by_stream)].is_empty();
             if waits && self.choose(0, by_stream, now).is_some() {
-                while let Some((number, _)) = self.lobbies[usize::from(by_stream)].pop(now) {
+                while let Some((number, _)) = self.unassigned[usize::from(by_stream)].pop(now) {
                     self.dispatch(number, now);
                 }
                 self.settle(now);
@@ -201,15 +201,16 @@ impl Driver {
 
     /// Ends calls whose time is over.
     fn on_deadlines(&mut self, now: Time) {
-        while let Some(number) = self.calls.overdue(now) {
+        while let Some(number) = self.calls.take_overdue(now) {
             let effect = self.withdraw(number, now);
             let waited = self.age(number, now);
             self.finish(number, Err(CallError::TimedOut { effect, waited }));
         }
-        for lobby in 0..self.lobbies.len() {
-            while self.lobbies[lobby].oldest().is_some_and(|since| now.since(since) >= self.settings.patience) {
-                let Some((number, waited)) = self.lobbies[lobby].pop(now) else { break };
-                let reason = format!("waited {waited} for a connection; the last attempt: {}", self.last_trouble());
+        for lobby in 0..self.unassigned.len() {
+            while self.unassigned[lobby].oldest().is_some_and(|since| now.since(since) >= self.settings.connection_wait)
+            {
+                let Some((number, waited)) = self.unassigned[lobby].pop(now) else { break };
+                let reason = format!("waited {waited} for a connection; the last attempt: {}", self.last_failure());
                 self.finish(number, Err(CallError::Disconnected { effect: Effect::Excluded, reason }));
             }
         }
@@ -217,9 +218,9 @@ impl Driver {
     }
 
     /// Why there is no connection, for people.
-    fn last_trouble(&self) -> String {
-        let told = |link: &Link| format!("{}: {}", self.settings.replicas[link.replica].name, link.trouble.words());
-        self.links.iter().max_by_key(|link| link.troubled_at).map_or_else(String::new, told)
+    fn last_failure(&self) -> String {
+        let told = |link: &Link| format!("{}: {}", self.settings.replicas[link.replica].name, link.failure.message());
+        self.links.iter().max_by_key(|link| link.failed_at).map_or_else(String::new, told)
     }
 
     /// The descriptor that becomes readable when a round has something to do.
@@ -228,16 +229,16 @@ impl Driver {
     }
 
     /// Sleeps, if it may, until a socket is ready, a caller says something or a time has come.
-    fn wait(&mut self, now: Time, sleep: Sleep) -> io::Result<Turn> {
+    fn wait(&mut self, now: Time, sleep: WaitMode) -> io::Result<PollStatus> {
         let busy = self.links.iter().any(Link::is_busy);
         let timeout = if busy {
             Some(Duration::ZERO)
         } else {
-            let oldest = self.lobbies.iter().filter_map(BoundedQueue::oldest).min();
-            let waiting = oldest.map_or(Time::NEVER, |since| since + self.settings.patience);
+            let oldest = self.unassigned.iter().filter_map(BoundedQueue::oldest).min();
+            let waiting = oldest.map_or(Time::NEVER, |since| since + self.settings.connection_wait);
             let links = self.links.iter_mut().map(|link| link.next_timeout(now)).min().unwrap_or(Time::NEVER);
             self.timer.arm(now, links.min(waiting).min(self.calls.next_deadline()))?;
-            (sleep == Sleep::Never).then_some(Duration::ZERO)
+            (sleep == WaitMode::Never).then_some(Duration::ZERO)
         };
         match self.poll.poll(&mut self.events, timeout) {
             Err(error) if error.kind() != io::ErrorKind::Interrupted => return Err(error),
@@ -247,7 +248,7 @@ impl Driver {
             match event.token() {
                 // It is time to look at the inbox, which is done in any case.
                 WAKER => {}
-                TIMER => self.timer.has_fired(),
+                TIMER => self.timer.on_fired(),
                 Token(index) => {
                     if let Some(link) = self.links.get_mut(index) {
                         link.on_readiness(event);
@@ -255,12 +256,12 @@ impl Driver {
                 }
             }
         }
-        Ok(if busy || !self.events.is_empty() { Turn::Busy } else { Turn::Idle })
+        Ok(if busy || !self.events.is_empty() { PollStatus::Busy } else { PollStatus::Idle })
     }
 
     /// The client's end: every call ends, the servers are told.
     pub(super) fn end(&mut self) {
-        self.shared.inbox.close(Mode::Halting);
+        self.shared.inbox.close(InboxMode::Aborting);
         self.up.clear();
         self.fallbacks.clear();
         let (_, now) = self.take_commands();
@@ -269,24 +270,24 @@ impl Driver {
             self.finish(number, Err(CallError::ShutDown { effect }));
         }
         for link in &mut self.links {
-            link.leave(now, &mut self.notes);
+            link.leave(now, &mut self.call_events);
         }
     }
 }
 
 /// Whether a round may end with a sleep.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Sleep {
+pub(super) enum WaitMode {
     UntilNeeded,
     Never,
 }
 
 /// Closes the inbox for good when it is dropped.
-pub(super) struct Gone(pub(super) Arc<Shared>);
+pub(super) struct CloseGuard(pub(super) Arc<SharedState>);
 
-impl Drop for Gone {
+impl Drop for CloseGuard {
     fn drop(&mut self) {
         self.0.counters.connected.store(0, Ordering::Relaxed);
-        self.0.inbox.close(Mode::Gone);
+        self.0.inbox.close(InboxMode::Closed);
     }
 }

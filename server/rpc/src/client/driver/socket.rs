@@ -1,6 +1,6 @@
 //! The socket of a life: a TCP connection, with TLS or without, or a session over datagrams. Never here: what its bytes mean.
 
-use super::life::Trouble;
+use super::socket_connection::ConnectionFailure;
 use crate::client::datagrams::DatagramStream;
 #[cfg(feature = "tls")]
 use crate::client::tls::TlsStream;
@@ -47,7 +47,7 @@ impl Socket {
     }
 
     /// Whether a read that does not fill its room has read everything.
-    pub(super) fn shows_its_bytes(&self) -> bool {
+    pub(super) fn drains_on_short_read(&self) -> bool {
         matches!(self, Socket::Tcp(_))
     }
 
@@ -92,17 +92,17 @@ impl Socket {
     }
 
     /// Calls that the transport lets be under way; `None` where it knows no bound.
-    pub(super) fn bound(&self) -> Option<u32> {
+    pub(super) fn transport_limit(&self) -> Option<u32> {
         match self {
             Socket::Tcp(_) => None,
             #[cfg(feature = "tls")]
             Socket::Tls(_) => None,
-            Socket::Datagrams(far) => Some(far.bound()),
+            Socket::Datagrams(far) => Some(far.congestion_window()),
         }
     }
 
     /// Whether it was connecting and is connected.
-    pub(super) fn is_connected(&self) -> Result<bool, Trouble> {
+    pub(super) fn is_connected(&self) -> Result<bool, ConnectionFailure> {
         match self {
             Socket::Tcp(socket) => is_connected(socket),
             #[cfg(feature = "tls")]
@@ -120,15 +120,17 @@ fn connect(address: SocketAddr) -> io::Result<TcpStream> {
 }
 
 /// Whether a socket that was connecting is connected.
-fn is_connected(socket: &TcpStream) -> Result<bool, Trouble> {
-    let lost = |error: io::Error| Trouble::Lost(error.to_string());
+fn is_connected(socket: &TcpStream) -> Result<bool, ConnectionFailure> {
+    let lost = |error: io::Error| ConnectionFailure::Lost(error.to_string());
     if let Some(error) = socket.take_error().map_err(lost)? {
         return Err(lost(error));
     }
     match socket.peer_addr() {
         // On loopback a port without a listener may be given to the very socket that connects to it, which then talks to
         // itself and keeps the server from coming back.
-        Ok(peer) if socket.local_addr().is_ok_and(|local| local == peer) => Err(Trouble::Lost("nobody listens".into())),
+        Ok(peer) if socket.local_addr().is_ok_and(|local| local == peer) => {
+            Err(ConnectionFailure::Lost("nobody listens".into()))
+        }
         Ok(_) => Ok(true),
         Err(error) if error.kind() == ErrorKind::NotConnected => Ok(false),
         Err(error) => Err(lost(error)),

@@ -27,7 +27,7 @@ impl Timer {
 
     /// Notes that the timer has gone off. The time alone does not tell: this clock and the system's may differ by a
     /// little.
-    pub(crate) fn has_fired(&mut self) {
+    pub(crate) fn on_fired(&mut self) {
         self.armed = Time::NEVER;
     }
 

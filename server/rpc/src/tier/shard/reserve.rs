@@ -1,9 +1,9 @@
 //! Credits that are set aside before a request begins, at all leaves that it needs or at none, and requests that wait for them. Never here:
 //! which leaves a request needs (the service's), how long it may wait.
 
-use super::{Shard, Waiting};
-use crate::tier::gather::{Gather, Next, Reserved};
-use crate::tier::link::Reserve;
+use super::{Shard, WaitingRequests};
+use crate::tier::gather::{CreditReservation, Gather, NextAction};
+use crate::tier::link::ReserveOutcome;
 use crate::tier::service::LeafId;
 use leeward_core::units::Time;
 use std::collections::VecDeque;
@@ -11,25 +11,25 @@ use std::collections::VecDeque;
 /// Requests that may wait for credits; more are dropped.
 const PARKED_MAX: usize = 4_096;
 /// Requests at the head of those that wait that are tried when credits may have come.
-const LOOKED_AT: usize = 16;
+const PARKED_TRIES: usize = 16;
 
 /// Requests that wait for credits, and until when each does.
-pub(super) struct Parked<S> {
+pub(super) struct ParkedRequests<S> {
     requests: VecDeque<(Time, Box<Gather<S>>)>,
     /// When the first of them may give up; earlier is no harm.
-    due: Time,
+    next_deadline: Time,
 }
 
-impl<S> Default for Parked<S> {
+impl<S> Default for ParkedRequests<S> {
     fn default() -> Self {
-        Parked { requests: VecDeque::new(), due: Time::NEVER }
+        ParkedRequests { requests: VecDeque::new(), next_deadline: Time::NEVER }
     }
 }
 
-impl<S> Parked<S> {
+impl<S> ParkedRequests<S> {
     /// When somebody is to look at them though no credit comes.
-    pub(super) fn due(&self) -> Time {
-        self.due
+    pub(super) fn next_deadline(&self) -> Time {
+        self.next_deadline
     }
 }
 
@@ -37,8 +37,8 @@ impl<S> Shard<S> {
     /// Sets a credit aside at each leaf that a request needs and that is there. Whether it has all of them; it has none else.
     pub(in crate::tier) fn reserve(&mut self, gather: &mut Gather<S>) -> bool {
         let now = self.clock.now();
-        for place in 0..gather.needs.len() {
-            match self.reserve_one(gather.needs[place], now) {
+        for place in 0..gather.required_leaves.len() {
+            match self.reserve_one(gather.required_leaves[place], now) {
                 Ok(made) => gather.reserved.extend(made),
                 Err(()) => {
                     self.release(gather);
@@ -50,7 +50,7 @@ impl<S> Shard<S> {
     }
 
     /// A credit at a leaf with this part, `None` if none of them is there.
-    fn reserve_one(&mut self, part: LeafId, now: Time) -> Result<Option<Reserved>, ()> {
+    fn reserve_one(&mut self, part: LeafId, now: Time) -> Result<Option<CreditReservation>, ()> {
         let (copies, parts) = (self.settings.copies as u64, self.settings.parts_of_data() as u64);
         let first = if copies > 1 { self.random.below(copies) } else { 0 };
         let mut outcome = Ok(None);
@@ -58,9 +58,9 @@ impl<S> Shard<S> {
             // Below the number of leaves.
             let leaf = LeafId((u64::from(part.0) + copy * parts) as u16);
             match self.links.get_mut(usize::from(leaf.0)).map(|link| link.reserve(now)) {
-                Some(Reserve::Made(life)) => return Ok(Some(Reserved { leaf, life })),
-                Some(Reserve::Closed) => outcome = Err(()),
-                Some(Reserve::Away) | None => {}
+                Some(ReserveOutcome::Reserved(life)) => return Ok(Some(CreditReservation { leaf, generation: life })),
+                Some(ReserveOutcome::NoCredit) => outcome = Err(()),
+                Some(ReserveOutcome::Unavailable) | None => {}
             }
         }
         outcome
@@ -69,8 +69,8 @@ impl<S> Shard<S> {
     /// Gives back what a request has reserved and not used.
     pub(in crate::tier) fn release(&mut self, gather: &mut Gather<S>) {
         let now = self.clock.now();
-        let Shard { links, waiting, .. } = self;
-        for Reserved { leaf, life } in gather.reserved.drain(..) {
+        let Shard { links, requests: waiting, .. } = self;
+        for CreditReservation { leaf, generation: life } in gather.reserved.drain(..) {
             if let Some(link) = links.get_mut(usize::from(leaf.0)) {
                 link.release(now, life, &mut |event| waiting.take(&event));
             }
@@ -80,14 +80,14 @@ impl<S> Shard<S> {
     /// Tells the leaves of so many requests that wait here for their credits.
     pub(in crate::tier) fn set_waiting(&mut self, requests: usize) {
         let (now, requests) = (self.clock.now(), u32::try_from(requests).unwrap_or(u32::MAX));
-        let Shard { links, waiting, .. } = self;
+        let Shard { links, requests: waiting, .. } = self;
         for link in links.iter_mut() {
             link.set_waiting(now, requests, &mut |event| waiting.take(&event));
         }
     }
 
     /// Whether nobody waits for credits here: those that do go first.
-    pub(in crate::tier) fn is_clear(&self) -> bool {
+    pub(in crate::tier) fn has_no_parked(&self) -> bool {
         self.parked.requests.is_empty()
     }
 
@@ -97,7 +97,7 @@ impl<S> Shard<S> {
             return Some(gather);
         }
         self.parked.requests.push_back((until, gather));
-        self.parked.due = self.parked.due.min(until);
+        self.parked.next_deadline = self.parked.next_deadline.min(until);
         self.set_waiting(self.parked.requests.len());
         let now = self.clock.now();
         self.exchange_links(now);
@@ -112,27 +112,27 @@ impl<S> Shard<S> {
             return;
         }
         let before = self.parked.requests.len();
-        if now >= self.parked.due {
-            let Shard { parked, waiting: Waiting { ready, .. }, .. } = self;
-            parked.due = Time::NEVER;
+        if now >= self.parked.next_deadline {
+            let Shard { parked, requests: WaitingRequests { ready, .. }, .. } = self;
+            parked.next_deadline = Time::NEVER;
             let mut left = VecDeque::with_capacity(before);
             for (until, mut gather) in parked.requests.drain(..) {
                 if now >= until {
-                    gather.next = Next::Drop;
+                    gather.next = NextAction::Reject;
                     ready.push(gather);
                 } else {
-                    parked.due = parked.due.min(until);
+                    parked.next_deadline = parked.next_deadline.min(until);
                     left.push_back((until, gather));
                 }
             }
             parked.requests = left;
         }
         let mut place = 0;
-        for _ in 0..LOOKED_AT {
+        for _ in 0..PARKED_TRIES {
             let Some((until, mut gather)) = self.parked.requests.remove(place) else { break };
             if self.reserve(&mut gather) {
-                gather.next = Next::Begin(self.index.unwrap_or_default());
-                self.waiting.ready.push(gather);
+                gather.next = NextAction::Begin(self.index.unwrap_or_default());
+                self.requests.ready.push(gather);
             } else {
                 self.parked.requests.insert(place, (until, gather));
                 place += 1;

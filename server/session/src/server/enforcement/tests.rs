@@ -3,7 +3,7 @@
 use super::*;
 use crate::client::{Connection, ConnectionConfig, Event, Request};
 use leeward_core::client::ClientParts;
-use leeward_core::params::Raw;
+use leeward_core::params::RawParam;
 use leeward_core::registry::Environment;
 use leeward_core::server::Feedback;
 use leeward_core::units::{Nanos, Priority, Time};
@@ -15,7 +15,7 @@ use proptest::prelude::*;
 
 /// World of an honest client and a server that tells it whatever windows it likes, with bytes under way in both
 /// directions.
-struct World {
+struct Harness {
     client: Connection<u32>,
     decoder: Decoder,
     enforcement: Enforcement,
@@ -26,20 +26,20 @@ struct World {
     lawful: u32,
     now: Time,
     /// How much larger the windows are that the client hears than those the account is told: a defect, for the canary.
-    lie: u32,
+    excess: u32,
 }
 
 #[derive(Clone, Debug)]
 enum Step {
     Submit(u8),
     /// Bytes that the server takes from the client, or the client from the server.
-    Hear(usize),
-    Reach(usize),
+    ReceiveAtServer(usize),
+    ReceiveAtClient(usize),
     /// Answers the call in this place, with this window.
     Answer(usize, u32),
-    Tell(u32),
+    SendWindow(u32),
     /// Time in which what waits at the client may expire.
-    Pass(u64),
+    Wait(u64),
 }
 
 fn steps() -> impl Strategy<Value = Vec<Step>> {
@@ -47,11 +47,11 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
     let window = || prop_oneof![4 => 0..8_u32, 1 => 0..70_u32];
     let step = prop_oneof![
         3 => (1..6_u8).prop_map(Step::Submit),
-        4 => bytes().prop_map(Step::Hear),
-        4 => bytes().prop_map(Step::Reach),
+        4 => bytes().prop_map(Step::ReceiveAtServer),
+        4 => bytes().prop_map(Step::ReceiveAtClient),
         4 => (0..100_usize, window()).prop_map(|(place, window)| Step::Answer(place, window)),
-        2 => window().prop_map(Step::Tell),
-        1 => (0..50_u64).prop_map(Step::Pass),
+        2 => window().prop_map(Step::SendWindow),
+        1 => (0..50_u64).prop_map(Step::Wait),
     ];
     prop::collection::vec(step, 0..300)
 }
@@ -61,16 +61,16 @@ fn feedback(window: u32) -> Feedback {
 }
 
 /// A client half of this crate's neighbour, waiting briefly so that requests expire too.
-fn parts(controller: &str, pairs: &[(&str, Raw)]) -> ClientParts {
+fn parts(controller: &str, pairs: &[(&str, RawParam)]) -> ClientParts {
     let registry = leeward_controllers::builtin();
     let algorithm = registry.find(controller).unwrap();
     let environment = Environment::new(2, Nanos(10), Nanos(200));
     (algorithm.build_client)(&algorithm.params(pairs).unwrap(), &environment).unwrap()
 }
 
-impl World {
+impl Harness {
     fn new(parts: ClientParts) -> Self {
-        World {
+        Harness {
             client: Connection::new(parts, ConnectionConfig::default()),
             decoder: Decoder::new(Side::Client, PayloadLimit::DEFAULT),
             enforcement: Enforcement::binding(),
@@ -80,28 +80,28 @@ impl World {
             submitted: 0,
             lawful: 0,
             now: Time(1),
-            lie: 0,
+            excess: 0,
         }
     }
 
-    fn say(&mut self, frame: &Frame<'_>) {
-        Encoder::new(PayloadLimit::DEFAULT).speaking(Version::NEWEST).append(frame, &mut self.to_client).unwrap();
+    fn send_frame(&mut self, frame: &Frame<'_>) {
+        Encoder::new(PayloadLimit::DEFAULT).with_version(Version::NEWEST).append(frame, &mut self.to_client).unwrap();
     }
 
     /// The ruling that was not `Lawful`, if there was one.
-    fn hear(&mut self, most: usize) -> Option<Ruling> {
+    fn receive(&mut self, most: usize) -> Option<CallCheck> {
         let output = self.client.output(self.now);
         let count = output.len().min(most).min(4096);
         self.decoder.spare()[..count].copy_from_slice(&output[..count]);
-        self.decoder.filled(count);
-        self.client.consumed(self.now, count, &mut |_| {});
+        self.decoder.advance(count);
+        self.client.consume(self.now, count, &mut |_| {});
         let mut welcome = None;
         let mut found = None;
         while let Some(frame) = self.decoder.next_frame().unwrap() {
             match frame {
                 Frame::Register(register) => welcome = Some(register.timestamp),
-                Frame::Call(call) => match self.enforcement.call() {
-                    Ruling::Lawful => {
+                Frame::Call(call) => match self.enforcement.on_call() {
+                    CallCheck::WithinWindow => {
                         self.lawful += 1;
                         self.unanswered.push((call.request, call.timestamp));
                     }
@@ -113,8 +113,8 @@ impl World {
         if let Some(timestamp) = welcome {
             self.registered = true;
             // The welcome tells nothing but that windows bind: more comes with `Step::Tell`.
-            self.enforcement.told(Credits(0));
-            self.say(&Frame::Welcome(Welcome {
+            self.enforcement.on_window_sent(Credits(0));
+            self.send_frame(&Frame::Welcome(Welcome {
                 timestamp,
                 feedback: feedback(0),
                 payload_max: PayloadLimit::DEFAULT,
@@ -124,7 +124,7 @@ impl World {
         found
     }
 
-    fn step(&mut self, step: &Step) -> Option<Ruling> {
+    fn step(&mut self, step: &Step) -> Option<CallCheck> {
         match *step {
             Step::Submit(count) => {
                 for _ in 0..count {
@@ -133,26 +133,27 @@ impl World {
                     self.client.submit(self.now, self.submitted, &request, &mut |_| {});
                 }
             }
-            Step::Hear(most) => return self.hear(most),
-            Step::Reach(most) => {
+            Step::ReceiveAtServer(most) => return self.receive(most),
+            Step::ReceiveAtClient(most) => {
                 let count = self.to_client.len().min(most).min(4096);
                 self.client.spare()[..count].copy_from_slice(&self.to_client[..count]);
                 self.to_client.drain(..count);
-                self.client.received(self.now, count, &mut |_: Event<'_, u32>| {}).unwrap();
+                self.client.on_received(self.now, count, &mut |_: Event<'_, u32>| {}).unwrap();
             }
             Step::Answer(place, window) if !self.unanswered.is_empty() => {
                 let (request, timestamp) = self.unanswered.swap_remove(place % self.unanswered.len());
-                self.enforcement.answered(Credits(window));
-                let answer = Answer { request, timestamp, feedback: feedback(window + self.lie), sojourn: Nanos32(0) };
-                self.say(&Frame::Response(Response { answer, payload: b"" }));
+                self.enforcement.on_answer_sent(Credits(window));
+                let answer =
+                    Answer { request, timestamp, feedback: feedback(window + self.excess), sojourn: Nanos32(0) };
+                self.send_frame(&Frame::Response(Response { answer, payload: b"" }));
             }
-            Step::Tell(window) if self.registered => {
-                self.enforcement.told(Credits(window));
-                let credit = Credit { feedback: feedback(window + self.lie) };
-                self.say(&Frame::Credit(credit));
+            Step::SendWindow(window) if self.registered => {
+                self.enforcement.on_window_sent(Credits(window));
+                let credit = Credit { feedback: feedback(window + self.excess) };
+                self.send_frame(&Frame::Credit(credit));
             }
-            Step::Answer(..) | Step::Tell(_) => {}
-            Step::Pass(span) => {
+            Step::Answer(..) | Step::SendWindow(_) => {}
+            Step::Wait(span) => {
                 self.now += Nanos(span);
                 self.client.on_timer(self.now, &mut |_| {});
             }
@@ -164,8 +165,8 @@ impl World {
 fn kind_of_client(kind: u8) -> ClientParts {
     match kind {
         0 => parts("breakwater", &[]),
-        1 => parts("breakwater", &[("demand", Raw::Text("synchronization".into()))]),
-        2 => parts("breakwater", &[("client_delay", Raw::Text("20ns".into()))]),
+        1 => parts("breakwater", &[("demand", RawParam::Text("synchronization".into()))]),
+        2 => parts("breakwater", &[("client_delay", RawParam::Text("20ns".into()))]),
         // A half that would send at will, governed by nothing but the protocol.
         _ => parts("none", &[]),
     }
@@ -177,7 +178,7 @@ proptest! {
     /// An honest client is never refused, whatever windows a server tells, and however the bytes are cut and delayed.
     #[test]
     fn an_honest_client_is_never_refused(kind in 0..4_u8, steps in steps()) {
-        let mut world = World::new(kind_of_client(kind));
+        let mut world = Harness::new(kind_of_client(kind));
         for step in &steps {
             prop_assert_eq!(world.step(step), None, "at {:?}", step);
         }
@@ -196,8 +197,8 @@ proptest! {
                 0 => {
                     calls += 1;
                     let lawful = told.iter().any(|(answered, window)| calls - answered <= *window);
-                    let ruling = enforcement.call();
-                    prop_assert_eq!(ruling == Ruling::Lawful, lawful);
+                    let ruling = enforcement.on_call();
+                    prop_assert_eq!(ruling == CallCheck::WithinWindow, lawful);
                     if lawful {
                         admitted += 1;
                         // What a cheater gains is bounded: never more at once than the greatest window.
@@ -205,19 +206,19 @@ proptest! {
                     } else {
                         answers += 1;
                         told.push((answers, window.into()));
-                        enforcement.answered(Credits(window));
+                        enforcement.on_answer_sent(Credits(window));
                     }
                 }
                 1 if admitted > 0 => {
                     admitted -= 1;
                     answers += 1;
                     told.push((answers, window.into()));
-                    enforcement.answered(Credits(window));
+                    enforcement.on_answer_sent(Credits(window));
                 }
                 1 => {}
                 _ => {
                     told.push((answers, window.into()));
-                    enforcement.told(Credits(window));
+                    enforcement.on_window_sent(Credits(window));
                 }
             }
         }
@@ -227,107 +228,112 @@ proptest! {
 /// The canary: the same world sees a client that takes one credit more than it has.
 #[test]
 fn one_credit_too_many_is_noticed() {
-    let mut world = World::new(parts("none", &[]));
-    world.lie = 1;
+    let mut world = Harness::new(parts("none", &[]));
+    world.excess = 1;
     let mut refused = None;
     for round in 0..20 {
         let window = 3;
-        for step in [Step::Submit(5), Step::Hear(usize::MAX), Step::Tell(window), Step::Reach(usize::MAX)] {
+        for step in [
+            Step::Submit(5),
+            Step::ReceiveAtServer(usize::MAX),
+            Step::SendWindow(window),
+            Step::ReceiveAtClient(usize::MAX),
+        ] {
             refused = refused.or(world.step(&step));
         }
         if round > 1 {
             refused = refused.or(world.step(&Step::Answer(0, window)));
         }
     }
-    assert_eq!(refused, Some(Ruling::Refused));
+    assert_eq!(refused, Some(CallCheck::NoCredit));
     assert!(world.lawful > 1);
 }
 
 #[test]
 fn the_call_on_trust_is_lawful_even_if_the_welcome_brings_nothing() {
     let mut enforcement = Enforcement::binding();
-    enforcement.told(Credits(0));
-    assert_eq!(enforcement.call(), Ruling::Lawful);
-    assert_eq!(enforcement.call(), Ruling::Refused);
+    enforcement.on_window_sent(Credits(0));
+    assert_eq!(enforcement.on_call(), CallCheck::WithinWindow);
+    assert_eq!(enforcement.on_call(), CallCheck::NoCredit);
 }
 
 #[test]
 fn credits_that_cross_their_revocation_are_lawful_once() {
     let mut enforcement = Enforcement::binding();
-    enforcement.told(Credits(5));
-    enforcement.told(Credits(0));
+    enforcement.on_window_sent(Credits(5));
+    enforcement.on_window_sent(Credits(0));
     for _ in 0..5 {
-        assert_eq!(enforcement.call(), Ruling::Lawful);
+        assert_eq!(enforcement.on_call(), CallCheck::WithinWindow);
     }
-    assert_eq!(enforcement.call(), Ruling::Refused);
-    enforcement.answered(Credits(0));
+    assert_eq!(enforcement.on_call(), CallCheck::NoCredit);
+    enforcement.on_answer_sent(Credits(0));
     // The answers bring no credit, so there is none, however many of them.
     for _ in 0..5 {
-        enforcement.answered(Credits(0));
-        assert_eq!(enforcement.call(), Ruling::Refused);
-        enforcement.answered(Credits(0));
+        enforcement.on_answer_sent(Credits(0));
+        assert_eq!(enforcement.on_call(), CallCheck::NoCredit);
+        enforcement.on_answer_sent(Credits(0));
     }
 }
 
 #[test]
 fn advice_binds_nobody() {
-    let mut enforcement = Enforcement::advising();
+    let mut enforcement = Enforcement::advisory();
     for _ in 0..10_000 {
-        enforcement.told(Credits(0));
-        assert_eq!(enforcement.call(), Ruling::Lawful);
+        enforcement.on_window_sent(Credits(0));
+        assert_eq!(enforcement.on_call(), CallCheck::WithinWindow);
     }
 }
 
 /// Sends without credit once; how often it has been swept until it was read again.
-fn cheat(enforcement: &mut Enforcement) -> (Ruling, u32) {
-    let ruling = enforcement.call();
-    if ruling == Ruling::Refused {
-        enforcement.answered(Credits(0));
+fn violate(enforcement: &mut Enforcement) -> (CallCheck, u32) {
+    let ruling = enforcement.on_call();
+    if ruling == CallCheck::NoCredit {
+        enforcement.on_answer_sent(Credits(0));
     }
     let mut sweeps = 0;
     while enforcement.is_paused() {
-        let over = enforcement.swept();
+        let over = enforcement.on_scan();
         sweeps += 1;
         assert_eq!(over, !enforcement.is_paused());
     }
-    assert!(!enforcement.swept(), "a pause ends once");
+    assert!(!enforcement.on_scan(), "a pause ends once");
     (ruling, sweeps)
 }
 
 #[test]
 fn who_goes_on_is_paused_longer_and_longer_and_then_sent_away() {
     let mut enforcement = Enforcement::binding();
-    let _ = enforcement.call();
-    for _ in 0..TOLERATED {
-        assert_eq!(cheat(&mut enforcement), (Ruling::Refused, 0));
+    let _ = enforcement.on_call();
+    for _ in 0..TOLERATED_VIOLATIONS {
+        assert_eq!(violate(&mut enforcement), (CallCheck::NoCredit, 0));
     }
     let mut last = 0;
     for _ in 0..PAUSES {
-        let (ruling, sweeps) = cheat(&mut enforcement);
-        assert_eq!(ruling, Ruling::Refused);
+        let (ruling, sweeps) = violate(&mut enforcement);
+        assert_eq!(ruling, CallCheck::NoCredit);
         assert!(sweeps > last);
         last = sweeps;
     }
-    assert_eq!(cheat(&mut enforcement), (Ruling::Expelled, 0));
+    assert_eq!(violate(&mut enforcement), (CallCheck::Disconnect, 0));
 }
 
 #[test]
 fn long_good_conduct_is_rewarded() {
     let mut enforcement = Enforcement::binding();
-    let _ = enforcement.call();
-    for _ in 0..TOLERATED + 1 {
-        let _ = cheat(&mut enforcement);
+    let _ = enforcement.on_call();
+    for _ in 0..TOLERATED_VIOLATIONS + 1 {
+        let _ = violate(&mut enforcement);
     }
-    for _ in 0..FORGOTTEN_AFTER {
-        enforcement.told(Credits(2));
-        assert_eq!(enforcement.call(), Ruling::Lawful);
-        enforcement.answered(Credits(0));
+    for _ in 0..FORGIVE_AFTER {
+        enforcement.on_window_sent(Credits(2));
+        assert_eq!(enforcement.on_call(), CallCheck::WithinWindow);
+        enforcement.on_answer_sent(Credits(0));
     }
     // Used up, so that the next is without credit again.
-    while enforcement.call() == Ruling::Lawful {}
-    enforcement.answered(Credits(0));
-    for _ in 1..TOLERATED {
-        assert_eq!(cheat(&mut enforcement), (Ruling::Refused, 0));
+    while enforcement.on_call() == CallCheck::WithinWindow {}
+    enforcement.on_answer_sent(Credits(0));
+    for _ in 1..TOLERATED_VIOLATIONS {
+        assert_eq!(violate(&mut enforcement), (CallCheck::NoCredit, 0));
     }
-    assert!(cheat(&mut enforcement).1 > 0);
+    assert!(violate(&mut enforcement).1 > 0);
 }

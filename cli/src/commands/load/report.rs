@@ -1,0 +1,75 @@
+//! Report of a load for people: reasons to doubt it, the results, then how much of them to believe.
+
+use leeward_core::units::Nanos;
+use leeward_load::report::{LoadReport, Percentiles, RunEndReason};
+
+use super::CALIBRATION_TIME;
+use super::problems::MeasurementProblem;
+use crate::demo::format::{format_us, thousands};
+use crate::table::{WIDTH, wrap};
+
+/// The report, with the ratio and the capacity where the demand was a multiple of it.
+pub(super) fn text(report: &LoadReport, capacity: Option<(f64, f64)>, doubts: &[MeasurementProblem]) -> String {
+    let measured = &report.measured;
+    let mut text: String = doubts.iter().map(|doubt| wrap(&format!("Not measured: {doubt}."), 0, WIDTH)).collect();
+    if !text.is_empty() {
+        text.push('\n');
+    }
+    let latency = |name: &str, spans: &Percentiles| {
+        let [p50, p99, p999] = [spans.p50, spans.p99, spans.p999].map(|span| span.as_micros_f64()).map(format_us);
+        format!("{name:<22} p50 {p50}, p99 {p99}, p99.9 {p999}\n")
+    };
+    let ended_at_client = measured.expired + measured.overflowed + measured.throttled;
+    if let Some((ratio, capacity)) = capacity {
+        text += &format!(
+            "demand                 {} k/s: {ratio} x {} k/s, as measured in {CALIBRATION_TIME} of closed loop before\n",
+            thousands(ratio * capacity),
+            thousands(capacity),
+        );
+    }
+    text += &format!(
+        "goodput                {} k/s in time of {} k/s answered; objective {}\n",
+        thousands(report.goodput_per_s),
+        thousands(report.throughput_per_s),
+        Nanos(report.slo_ns),
+    );
+    text += &latency("latency", &report.latency);
+    text += &latency("  without its own wait", &report.latency_from_send);
+    text += &format!(
+        "other ends             {} dropped, {ended_at_client} ended at the client, {} failed, {} lost\n",
+        measured.dropped,
+        measured.failed,
+        measured.disconnected + measured.unsent,
+    );
+    // What never ended has no latency: without these lines a server that answers only what is easy would look fast.
+    let totals = &report.totals;
+    if totals.too_long > 0 {
+        text += &format!(
+            "too long               {} not sent: longer than the server takes, or than fits a datagram\n",
+            totals.too_long
+        );
+    }
+    if totals.unfinished > 0 {
+        text += &format!("never answered         {} when the wait for the last answers was over\n", totals.unfinished);
+    }
+    if report.retransmitted + report.duplicates > 0 {
+        text +=
+            &format!("datagrams              {} sent again, {} came again\n", report.retransmitted, report.duplicates);
+    }
+    let cut = match report.ending {
+        RunEndReason::Stopped => Some("stopped"),
+        RunEndReason::Disconnected => Some("no connection was left"),
+        _ => None,
+    };
+    if let Some(cut) = cut {
+        text += &format!("cut short              {cut} after {}\n", Nanos(report.duration_ns));
+    }
+    text += &format!(
+        "schedule               {:.2} % issued more than {} late; {} connections, {} lost",
+        report.adherence.late_share * 100.0,
+        Nanos(report.adherence.late_after_ns),
+        report.connections.opened,
+        report.connections.lost,
+    );
+    text
+}

@@ -1,0 +1,190 @@
+//! Meaning of a demo's numbers, in a few sentences, and what they do not mean.
+
+use leeward_lab::results::Machine;
+
+use super::events::{Load, RunResult};
+use super::format::{controller, format_us, multiple, percent, thousands};
+use crate::table::{WIDTH, wrap};
+
+/// A prediction this close counts as right.
+const CLOSE_ERROR_MAX: f64 = 0.1;
+
+/// A machine that takes more than this of a busy CPU's time away is measured more than the controllers are.
+const STALLED_MAX: f64 = 0.02;
+
+/// Whether something else on the machine spoils the numbers.
+pub(crate) fn is_disturbed(machine: &Machine) -> bool {
+    machine.stalled > STALLED_MAX
+}
+
+/// Warning of runs in which the clients were late themselves; nothing where there were none.
+pub(crate) fn late_clients_warning(runs: usize, of: usize) -> String {
+    if runs == 0 {
+        return String::new();
+    }
+    let text = format!(
+        "In {runs} of {of} runs the clients were late themselves, because something else kept their CPU busy: those runs do \
+         not measure the server."
+    );
+    wrap(&text, 0, WIDTH) + "\n"
+}
+
+/// Measurements before the runs, in words.
+pub(crate) fn machine(machine: &Machine, slo_us: f64) -> String {
+    let cores = if machine.cores == 1 { "one core serves".into() } else { format!("{} cores serve", machine.cores) };
+    let mut text = format!(
+        "This machine: {cores} at most {} k/s ({} of work each, and {} for the sockets); a round trip takes {}. ",
+        thousands(machine.capacity_rps),
+        describe_work(&machine.service),
+        format_us(machine.cost_us),
+        format_us(machine.rtt_us),
+    );
+    if machine.stalled > 0.0 {
+        text += &format!("Something else takes {} of a busy CPU's time. ", percent(machine.stalled));
+    }
+    text += &format!("Objective: 99 of 100 requests answered within {}.", format_us(slo_us));
+    wrap(&text, 0, WIDTH)
+}
+
+/// `exp:10us` in words.
+fn describe_work(service: &str) -> String {
+    let mean = service.split(':').nth(1).unwrap_or(service);
+    format!("about {}", mean.replace("us", " µs").replace("ms", " ms"))
+}
+
+/// Legend of the columns.
+pub(crate) fn legend() -> String {
+    let columns = "k/s in time: thousands of requests per second answered within the objective (goodput). p99: 99 of 100 \
+                   answers came within this time. Dropped: refused by the server. Expired: given up at the client before \
+                   they were sent.";
+    wrap(columns, 0, WIDTH)
+}
+
+/// Outcome in words, a paragraph for each finding.
+pub(crate) fn text(rows: &[RunResult], machines: &[Machine]) -> String {
+    let paragraphs = [comparison(rows), spike(rows), prediction(rows), caveats(machines)];
+    let parts = paragraphs.iter().flatten().map(|paragraph| wrap(&format!("- {paragraph}"), 0, WIDTH));
+    parts.collect()
+}
+
+/// The controllers at the highest steady demand.
+fn comparison(rows: &[RunResult]) -> Option<String> {
+    let ratio = |row: &RunResult| if let Load::Steady(ratio) = row.load { Some(ratio) } else { None };
+    let highest = rows.iter().filter_map(ratio).fold(0.0, f64::max);
+    let at = |label: &str| rows.iter().find(|row| row.point.run.label == label && ratio(row) == Some(highest));
+    let (none, controlled) = (at("none")?, at("breakwater")?);
+    Some(format!(
+        "At {} the capacity a server without control answers {} k/s, but {} k/s of it in time: its queue only grows. \
+         With Breakwater {} k/s are in time, {} of the capacity: clients send when the server has given them a credit, \
+         and it gives out as many as keep its queue short.",
+        multiple(highest),
+        thousands(none.point.throughput_rps),
+        thousands(none.point.goodput_rps),
+        thousands(controlled.point.goodput_rps),
+        percent(controlled.capacity_share()),
+    ))
+}
+
+fn spike(rows: &[RunResult]) -> Option<String> {
+    let back = |label: &str| {
+        let row = rows.iter().find(|row| matches!(row.load, Load::Spike { .. }) && row.point.run.label == label)?;
+        Some(row.recovery_ms(0).map_or("not at all while it lasts".into(), |ms| format!("after {ms:.0} ms")))
+    };
+    Some(format!(
+        "When a spike begins, goodput is back at the level it settles at {} with {}, and {} {}.",
+        back("breakwater")?,
+        controller("breakwater"),
+        back("none")?,
+        controller("none"),
+    ))
+}
+
+fn prediction(rows: &[RunResult]) -> Option<String> {
+    // Next to nothing against next to nothing says nothing.
+    let errors: Vec<(f64, &RunResult)> =
+        rows.iter().filter(|row| row.has_goodput()).filter_map(|row| Some((row.prediction_error()?, row))).collect();
+    let (worst, row) = errors.iter().max_by(|a, b| a.0.abs().total_cmp(&b.0.abs()))?;
+    let close = errors.iter().filter(|(error, _)| error.abs() <= CLOSE_ERROR_MAX).count();
+    Some(format!(
+        "The simulator, told only what was measured of this machine beforehand, predicted goodput within {} in {close} of \
+         {} runs; furthest off it was by {:+.0} % ({}, {}).",
+        percent(CLOSE_ERROR_MAX),
+        errors.len(),
+        worst * 100.0,
+        controller(&row.point.run.label),
+        row.load.describe(),
+    ))
+}
+
+fn caveats(machines: &[Machine]) -> Option<String> {
+    let machine = machines.first()?;
+    if is_disturbed(machine) && machine.clients_apart {
+        return Some(format!(
+            "This machine was busy: something else took {} of a CPU's time while it was measured. Neither controller nor \
+             simulator can give that back; run the demo again when the machine is quiet.",
+            percent(machine.stalled)
+        ));
+    }
+    Some(if machine.clients_apart {
+        "Server and clients share this machine, each end on CPUs of its own, over loopback: whatever else runs here shows in \
+         the numbers. Compare the rows of one demo, not demos of different machines."
+            .into()
+    } else {
+        "There is only one CPU, and server and clients take it from each other: these numbers mean little.".into()
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::table::samples;
+    use super::*;
+
+    fn measured(clients_apart: bool) -> Machine {
+        Machine {
+            service: "exp:10us".into(),
+            cores: 1,
+            clients_apart,
+            capacity_rps: 60e3,
+            rtt_us: 34.0,
+            cost_us: 6.6,
+            stalled: 0.004,
+            ..Machine::default()
+        }
+    }
+
+    #[test]
+    fn what_it_means_is_said_of_these_numbers() {
+        let text = text(&samples::rows(), &[measured(true)]).replace('\n', " ");
+        for part in
+            ["At 2x the capacity", "56.0 k/s are in time, 93 %", "after 7 ms", "5 of 5 runs", "by +5 %", "loopback"]
+        {
+            assert!(text.contains(part), "no `{part}` in:\n{text}");
+        }
+    }
+
+    #[test]
+    fn a_busy_machine_is_said_to_be_one() {
+        let busy = Machine { stalled: 0.3, ..measured(true) };
+        assert!(text(&[], &[busy]).replace('\n', " ").contains("something else took 30 %"));
+    }
+
+    #[test]
+    fn clients_that_were_late_are_told_of() {
+        assert_eq!(late_clients_warning(0, 8), "");
+        assert!(late_clients_warning(2, 8).replace('\n', " ").starts_with("In 2 of 8 runs the clients were late"));
+    }
+
+    #[test]
+    fn one_cpu_is_said_to_be_too_few() {
+        assert!(text(&[], &[measured(false)]).replace('\n', " ").contains("mean little"));
+        assert_eq!(text(&[], &[]), "");
+    }
+
+    #[test]
+    fn the_machine_is_described_in_words() {
+        let text = machine(&measured(true), 440.0).replace('\n', " ");
+        for part in ["60.0 k/s (about 10 µs of work", "round trip takes 34 µs", "0.4 %", "within 440 µs"] {
+            assert!(text.contains(part), "no `{part}` in:\n{text}");
+        }
+    }
+}

@@ -1,0 +1,166 @@
+//! Whether a backlog may wait for cores that are still to come, where an allocator grants and parks them.
+//! Never here: the pool's growth with the cores ([`super::allocation`]).
+//!
+//! AQM and the allocator look at the same queue. Rejecting what the few cores there are can't do at once hides from the
+//! allocator what it would have granted cores for, and what was rejected comes back a round trip later as one burst,
+//! to cores that have parked meanwhile. So a server that has not had all its cores for a whole period is not overloaded:
+//! it rejects only what could not be answered in time any more. This is Leeward's; the poster (SIGCOMM'23) knows the
+//! problem (§2) and leaves AQM as it is.
+
+use super::pool::Pool;
+use leeward_core::registry::{CoreProvisioning, Environment};
+use leeward_core::server::{CoreGrant, Signals};
+use leeward_core::units::Nanos;
+
+/// Record of the cores that could still be had.
+#[derive(Debug)]
+pub(super) struct BacklogAllowance {
+    /// All there can be.
+    cores: u32,
+    /// Cores held now.
+    active_cores: u32,
+    /// Some were missing at some time since the last tick.
+    were_missing: bool,
+    /// Some were granted since the last tick.
+    granted: bool,
+    /// A delay from which cores should be on their way.
+    backlog: Nanos,
+    period: Nanos,
+}
+
+impl BacklogAllowance {
+    /// Without an allocator all cores are always held. With one, the first grant tells how many; until then there is room.
+    pub(super) fn new(environment: &Environment, backlog: Nanos, period: Nanos) -> Self {
+        let allocated = environment.provisioning == CoreProvisioning::Allocated;
+        let held = if allocated { 0 } else { environment.cores };
+        BacklogAllowance {
+            cores: environment.cores,
+            active_cores: held,
+            were_missing: allocated,
+            granted: false,
+            backlog,
+            period,
+        }
+    }
+
+    /// Whether there is room before anything is known.
+    pub(super) fn is_allowed(&self) -> bool {
+        self.were_missing
+    }
+
+    /// Cores have come, or gone.
+    pub(super) fn on_core_grant(&mut self, pool: &Pool, event: &CoreGrant) {
+        self.active_cores = event.total;
+        self.granted |= event.granted > 0;
+        self.were_missing |= self.active_cores < self.cores;
+        pool.set_allows_backlog(self.were_missing);
+    }
+
+    /// A period has passed. There is room if cores were missing in it, unless a backlog was left to wait and has brought
+    /// none: an allocator that does not answer to it, or may not, would let the queue grow as if there were no AQM.
+    ///
+    /// A period later it is given another chance (AQM may hold the queue at the very age at which the allocator does not act
+    /// yet), unless the delay is still a period above what AQM allows. So it never comes to be two above that.
+    pub(super) fn tick(&mut self, pool: &Pool, signals: &Signals) {
+        let was_left = pool.allows_backlog() || signals.delay() >= self.backlog + self.period;
+        let in_vain = signals.delay() >= self.backlog && was_left && !self.granted;
+        pool.set_allows_backlog(self.were_missing && !in_vain);
+        self.were_missing = self.active_cores < self.cores;
+        self.granted = false;
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use leeward_core::units::Time;
+    use proptest::prelude::*;
+
+    const BACKLOG: Nanos = Nanos::from_micros(10);
+    const PERIOD: Nanos = Nanos::from_micros(5);
+    const CORES: u32 = 4;
+
+    struct Fixture {
+        room: BacklogAllowance,
+        pool: Pool,
+    }
+
+    impl Fixture {
+        fn new(provision: CoreProvisioning) -> Self {
+            let environment = Environment::new(CORES, Nanos::from_micros(30), Nanos::from_micros(310));
+            let room = BacklogAllowance::new(&Environment { provisioning: provision, ..environment }, BACKLOG, PERIOD);
+            let pool = Pool::new(100);
+            pool.set_allows_backlog(room.is_allowed());
+            Fixture { room, pool }
+        }
+
+        fn change(&mut self, granted: u32, total: u32) -> bool {
+            self.room.on_core_grant(&self.pool, &CoreGrant { now: Time::ZERO, granted, total });
+            self.pool.allows_backlog()
+        }
+
+        fn tick(&mut self, delay: Nanos) -> bool {
+            self.room.tick(&self.pool, &Signals { run_delay: delay, ..Signals::idle(Time::ZERO) });
+            self.pool.allows_backlog()
+        }
+    }
+
+    #[test]
+    fn without_an_allocator_there_is_never_room() {
+        let mut world = Fixture::new(CoreProvisioning::Fixed);
+        assert!(!world.pool.allows_backlog());
+        assert!(!world.tick(Nanos::ZERO) && !world.tick(BACKLOG));
+    }
+
+    #[test]
+    fn there_is_room_until_all_cores_were_held_for_a_whole_period() {
+        let mut world = Fixture::new(CoreProvisioning::Allocated);
+        assert!(world.tick(Nanos::ZERO), "no core was granted yet");
+        assert!(world.change(2, 2) && world.tick(BACKLOG), "two more could be had");
+        world.change(2, 4);
+        assert!(world.tick(BACKLOG), "they came in this period only");
+        assert!(!world.tick(BACKLOG) && !world.tick(Nanos::ZERO), "all were there");
+        assert!(world.change(0, 3), "one has parked: there is room at once");
+        world.change(1, 4);
+        assert!(world.tick(BACKLOG), "it was missing for a moment");
+        assert!(!world.tick(BACKLOG));
+    }
+
+    #[test]
+    fn a_backlog_that_brings_no_cores_is_judged_as_ever() {
+        let mut world = Fixture::new(CoreProvisioning::Allocated);
+        world.change(1, 1);
+        assert!(world.tick(BACKLOG), "one was on its way");
+        assert!(!world.tick(BACKLOG), "none came");
+        assert!(world.tick(BACKLOG), "another chance, for the queue is no longer than that");
+        assert!(!world.tick(BACKLOG + PERIOD), "nor did it help");
+        assert!(!world.tick(BACKLOG + PERIOD), "it is too long for another");
+        assert!(world.change(1, 2), "one comes after all");
+        assert!(world.tick(BACKLOG + PERIOD));
+        assert!(!world.tick(BACKLOG));
+        assert!(world.tick(BACKLOG - Nanos(1)), "the backlog is gone");
+    }
+
+    proptest! {
+        /// For every allocator: patience ends with a tick that finds a backlog for which nothing was granted, and with
+        /// a tick before which all cores were there throughout. Otherwise a missing core is room.
+        #[test]
+        fn patience_has_an_end_and_a_reason(steps in prop::collection::vec((any::<bool>(), 0u64..20, 0u32..3, 0..=CORES), 1..200)) {
+            let mut world = Fixture::new(CoreProvisioning::Allocated);
+            let (mut held, mut missed, mut came, mut room) = (0, true, false, true);
+            for (is_tick, delay_us, granted, total) in steps {
+                if is_tick {
+                    let in_vain = !came && (delay_us >= 15 || delay_us >= 10 && room);
+                    room = missed && !in_vain;
+                    prop_assert_eq!(world.tick(Nanos::from_micros(delay_us)), room);
+                    (missed, came) = (held < CORES, false);
+                } else {
+                    room = world.change(granted, total);
+                    (held, came) = (total, came || granted > 0);
+                    missed |= held < CORES;
+                    prop_assert_eq!(room, missed);
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,76 @@
+//! The law of the pool by somebody else's code: it says how many credits there shall be, and the bounds are kept here.
+
+use super::{Law, PoolBounds};
+use crate::breakwater::config::Config;
+use crate::breakwater::pool::Pool;
+use leeward_core::server::Signals;
+
+/// State of the credit pool when a law is asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct PoolState {
+    /// `c_total`: credits that there are.
+    pub total: i64,
+    /// `c_issued`: the sum of all windows.
+    pub issued: i64,
+    /// `n_c`: registered sessions.
+    pub sessions: i64,
+}
+
+/// A law of the pool from outside of this crate. It is asked once per round trip (Breakwater §3.2.1).
+pub trait PoolLaw: Send {
+    /// Credits that there shall be from now on; `c_min` and `c_max` bound what comes of it.
+    fn total(&mut self, pool: &PoolState, signals: &Signals) -> i64;
+}
+
+/// A [`PoolLaw`] within the bounds of every other law.
+pub(crate) struct CustomPoolLaw {
+    law: Box<dyn PoolLaw>,
+    bounds: PoolBounds,
+}
+
+impl CustomPoolLaw {
+    pub(crate) fn new(config: &Config, law: Box<dyn PoolLaw>) -> Self {
+        CustomPoolLaw { law, bounds: PoolBounds::new(config) }
+    }
+}
+
+impl Law for CustomPoolLaw {
+    fn tick(&mut self, pool: &Pool, signals: &Signals) {
+        let state = PoolState { total: pool.total(), issued: pool.issued(), sessions: pool.sessions() };
+        let total = self.law.total(&state, signals);
+        pool.set_total(self.bounds.clamp(total, pool.sessions()));
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use crate::breakwater::config::PoolSignal;
+    use crate::breakwater::params::DELAY;
+    use leeward_core::params::{Params, RawParam};
+    use leeward_core::registry::Environment;
+    use leeward_core::units::{Nanos, Time};
+
+    struct Always(i64);
+
+    impl PoolLaw for Always {
+        fn total(&mut self, _: &PoolState, _: &Signals) -> i64 {
+            self.0
+        }
+    }
+
+    #[test]
+    fn whatever_a_law_says_stays_within_the_bounds() {
+        let environment = Environment::new(4, Nanos::from_micros(10), Nanos::from_micros(200));
+        let pairs = [("min_pool", RawParam::Integer(4)), ("max_window", RawParam::Integer(10))];
+        let params = Params::read(DELAY, &pairs).unwrap();
+        let config = Config::read(PoolSignal::Delay, &params, &environment).unwrap();
+        let pool = Pool::new(10);
+        (0..1_000).for_each(|_| pool.session_opened());
+        for (says, expected) in [(50, 50), (i64::MIN, 4), (i64::MAX, 10_000)] {
+            CustomPoolLaw::new(&config, Box::new(Always(says))).tick(&pool, &Signals::idle(Time::ZERO));
+            assert_eq!(pool.total(), expected);
+        }
+    }
+}

@@ -1,0 +1,137 @@
+//! Requests on trust: the first of a session that was never given a credit.
+
+use leeward_core::params::RawParam;
+use leeward_core::registry::Environment;
+use leeward_core::server::{
+    Admission, Arrival, CoreId, Departure, Outcome, PendingRequest, Registration, RejectReason, ServerHalves, Session,
+    SessionSlot, Signals, Verdict,
+};
+use leeward_core::units::{CreditId, Nanos, Time};
+
+const POOL: u32 = 4;
+/// More than the target of 80 us.
+const OVERLOAD: Nanos = Nanos(100_000);
+
+/// A core of a server with an objective of 200 us, which has just had so long a queue.
+fn core(delay: Nanos) -> Box<dyn Admission> {
+    let breakwater = leeward_controllers::builtin().find("breakwater").unwrap().clone();
+    let params = breakwater
+        .params(&[("initial_pool", RawParam::Integer(POOL.into())), ("min_pool", RawParam::Integer(POOL.into()))])
+        .unwrap();
+    let environment = Environment::new(1, Nanos::from_micros(10), Nanos::from_micros(200));
+    let mut halves = breakwater.server(&params, &environment).unwrap();
+    halves.control.tick(&Signals { packet_delay: delay, ..Signals::idle(Time::ZERO + Nanos::from_millis(1)) });
+    halves.cores.remove(0)
+}
+
+fn open(core: &mut dyn Admission, slot: u32) -> Session {
+    let mut session = Session::new(SessionSlot(slot), CoreId(0));
+    core.open(&mut session, &Registration { now: Time::ZERO, demand: 10 });
+    session
+}
+
+fn ask(core: &mut dyn Admission, session: &mut Session) -> (Verdict, PendingRequest) {
+    session.request(core, &Arrival::new(Time::ZERO).with_demand(10))
+}
+
+fn answer(core: &mut dyn Admission, session: &mut Session, verdict: Verdict, ticket: PendingRequest) {
+    let outcome = if verdict == Verdict::Admit { Outcome::Completed } else { Outcome::Rejected };
+    let departure = Departure { now: Time::ZERO, outcome, sojourn: Nanos(1_000), credit: CreditId::NONE };
+    let _ = session.reply(core, ticket, &departure);
+}
+
+#[test]
+fn a_crowd_of_strangers_has_no_more_admitted_than_the_pool_has() {
+    let mut core = core(OVERLOAD);
+    let core = core.as_mut();
+    let mut sessions: Vec<Session> = (0..100).map(|slot| open(core, slot)).collect();
+    let asked: Vec<(Verdict, PendingRequest)> = sessions.iter_mut().map(|session| ask(core, session)).collect();
+    let admitted = asked.iter().filter(|(verdict, _)| *verdict == Verdict::Admit).count();
+    assert_eq!(admitted, POOL as usize);
+    let others = asked.iter().filter(|(verdict, _)| *verdict == Verdict::Reject(RejectReason::Concurrency)).count();
+    assert_eq!(others, 100 - POOL as usize);
+    for (session, (verdict, ticket)) in sessions.iter_mut().zip(asked) {
+        answer(core, session, verdict, ticket);
+    }
+    // Once the crowd has gone, its credits are open again.
+    sessions.iter_mut().for_each(|session| core.close(session, Time::ZERO));
+    let mut fresh: Vec<Session> = (0..4).map(|slot| open(core, slot)).collect();
+    let asked: Vec<(Verdict, PendingRequest)> = fresh.iter_mut().map(|session| ask(core, session)).collect();
+    for (session, (verdict, ticket)) in fresh.iter_mut().zip(asked) {
+        assert_eq!(verdict, Verdict::Admit);
+        answer(core, session, verdict, ticket);
+    }
+}
+
+#[test]
+fn a_crowd_is_trusted_by_a_server_without_overload() {
+    let mut core = core(Nanos(1_000));
+    let core = core.as_mut();
+    let mut sessions: Vec<Session> = (0..100).map(|slot| open(core, slot)).collect();
+    let asked: Vec<(Verdict, PendingRequest)> = sessions.iter_mut().map(|session| ask(core, session)).collect();
+    for (session, (verdict, ticket)) in sessions.iter_mut().zip(asked) {
+        assert_eq!(verdict, Verdict::Admit);
+        answer(core, session, verdict, ticket);
+    }
+}
+
+#[test]
+fn trust_comes_back_after_overload() {
+    let breakwater = leeward_controllers::builtin().find("breakwater").unwrap().clone();
+    let environment = Environment::new(1, Nanos::from_micros(10), Nanos::from_micros(200));
+    let mut halves = breakwater.server(&breakwater.params(&[]).unwrap(), &environment).unwrap();
+    let tick = |halves: &mut ServerHalves, millis: u64, packet_delay: Nanos| {
+        halves.control.tick(&Signals { packet_delay, ..Signals::idle(Time::ZERO + Nanos::from_millis(millis)) });
+        let core = halves.cores[0].as_mut();
+        let mut sessions: Vec<Session> = (0..10).map(|slot| open(core, slot)).collect();
+        let asked: Vec<(Verdict, PendingRequest)> = sessions.iter_mut().map(|session| ask(core, session)).collect();
+        let admitted = asked.iter().filter(|(verdict, _)| *verdict == Verdict::Admit).count();
+        for (session, (verdict, ticket)) in sessions.iter_mut().zip(asked) {
+            answer(core, session, verdict, ticket);
+            core.close(session, Time::ZERO);
+        }
+        admitted
+    };
+    assert_eq!(tick(&mut halves, 1, Nanos::ZERO), 10);
+    assert_eq!(tick(&mut halves, 2, OVERLOAD), 1, "the least pool");
+    assert!(tick(&mut halves, 60, Nanos::ZERO) < 10, "for a while");
+    assert_eq!(tick(&mut halves, 103, Nanos::ZERO), 10);
+}
+
+#[test]
+fn a_credit_that_was_taken_back_on_its_way_covers_still() {
+    let mut core = core(OVERLOAD);
+    let core = core.as_mut();
+    let mut sessions: Vec<Session> = (0..2).map(|slot| open(core, slot)).collect();
+    let (verdict, ticket) = ask(core, &mut sessions[0]);
+    answer(core, &mut sessions[0], verdict, ticket);
+    assert!(sessions[0].window.0 > 0);
+    // It tells that nothing waits: its window goes back, and a call that crossed this is on its way.
+    sessions[0].demand = 0;
+    let _ = core.demand(&mut sessions[0], Time::ZERO);
+    assert_eq!(sessions[0].window.0, 0);
+    let (mut others, mut tickets) = (Vec::new(), Vec::new());
+    for slot in 2..20 {
+        let mut other = open(core, slot);
+        tickets.push(ask(core, &mut other));
+        others.push(other);
+    }
+    let (verdict, ticket) = ask(core, &mut sessions[0]);
+    assert_eq!(verdict, Verdict::Admit);
+    answer(core, &mut sessions[0], verdict, ticket);
+    for (session, (verdict, ticket)) in others.iter_mut().zip(tickets) {
+        answer(core, session, verdict, ticket);
+    }
+}
+
+#[test]
+fn a_session_per_core_is_trusted_whatever_the_pool_has() {
+    let mut core = core(OVERLOAD);
+    let core = core.as_mut();
+    let mut session = open(core, 0);
+    let tickets: Vec<_> = (0..2 * POOL).map(|_| ask(core, &mut session)).collect();
+    for (verdict, ticket) in tickets {
+        assert_eq!(verdict, Verdict::Admit);
+        answer(core, &mut session, verdict, ticket);
+    }
+}

@@ -1,0 +1,291 @@
+//! Random histories of a wait room beside a model of each request, checked after every step, and flaws that the checks must see.
+
+use super::*;
+use proptest::prelude::*;
+
+/// A mistake that somebody could make between requests and room.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Defect {
+    None,
+    /// A called request that goes away does not say so.
+    KeepsSlot,
+    /// Classes are not minded.
+    Unordered,
+    /// More may begin than are asked for.
+    OneMore,
+    /// A request that is called is not woken.
+    Silent,
+    /// Nobody asks for the time.
+    Begins,
+}
+
+/// The fate of a request, so far.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum RequestState {
+    Waits,
+    Called,
+    Begun,
+    Done,
+    Late,
+    Full,
+    Gone,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Request {
+    class: u8,
+    until: u64,
+    place: Option<QueueKey>,
+    fate: RequestState,
+    /// Told to wait when it looked, and not woken since.
+    sleeps: bool,
+}
+
+impl Request {
+    fn is_out(&self) -> bool {
+        !matches!(self.fate, RequestState::Waits | RequestState::Called | RequestState::Begun)
+    }
+}
+
+struct History {
+    order: QueueState<Option<usize>>,
+    slots: usize,
+    flaw: Defect,
+    requests: Vec<Request>,
+    now: u64,
+    random: u64,
+}
+
+type CheckResult = Result<(), String>;
+
+fn ensure(holds: bool, what: impl Into<String>) -> CheckResult {
+    if holds { Ok(()) } else { Err(what.into()) }
+}
+
+impl History {
+    fn new(seed: u64, flaw: Defect) -> Self {
+        let mut history = History {
+            order: QueueState::new(1, 0),
+            slots: 0,
+            flaw,
+            requests: Vec::new(),
+            now: 0,
+            random: seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1,
+        };
+        history.slots = 1 + history.below(3);
+        let places = [0, 1, 3, 12][history.below(4)];
+        history.order = QueueState::new(history.slots + usize::from(flaw == Defect::OneMore), places);
+        history
+    }
+
+    fn below(&mut self, bound: usize) -> usize {
+        self.random ^= self.random << 13;
+        self.random ^= self.random >> 7;
+        self.random ^= self.random << 17;
+        (self.random.wrapping_mul(0x2545_F491_4F6C_DD1D) >> 33) as usize % bound
+    }
+
+    fn play(seed: u64, flaw: Defect) -> CheckResult {
+        let mut history = History::new(seed, flaw);
+        for _ in 0..300 {
+            history.step()?;
+        }
+        history.finish()
+    }
+
+    fn step(&mut self) -> CheckResult {
+        let out: Vec<usize> = (0..self.requests.len()).filter(|index| !self.requests[*index].is_out()).collect();
+        match self.below(10) {
+            0..=3 => self.enter(),
+            4 => {
+                self.now += self.below(30) as u64;
+                Ok(())
+            }
+            _ if out.is_empty() => Ok(()),
+            5 => {
+                let index = out[self.below(out.len())];
+                self.leave(index)
+            }
+            _ => {
+                let index = out[self.below(out.len())];
+                self.poll(index)
+            }
+        }
+    }
+
+    fn enter(&mut self) -> CheckResult {
+        let (class, until) = (self.below(3) as u8, self.now + self.below(120) as u64);
+        let told = if self.flaw == Defect::Unordered { 0 } else { class };
+        let waited = self.order.len();
+        let (mut wakes, now) = (Vec::new(), Time(self.now));
+        let ahead = self.below(5);
+        self.order.set_ahead(ahead);
+        let entered = self.order.enqueue(now, (told, Time(until)), &mut wakes);
+        let fate = if entered.is_ok() { RequestState::Waits } else { RequestState::Full };
+        self.requests.push(Request { class, until, place: entered.ok(), fate, sleeps: false });
+        self.check(wakes)?;
+        let index = self.requests.len() - 1;
+        if entered.is_err() {
+            ensure(waited >= self.order.capacity, "refused beside a free place")?;
+            ensure(self.waiting().all(|other| self.before(other, index)), "refused, and a less important one waits")?;
+        }
+        Ok(())
+    }
+
+    /// A request is polled as a future is: it looks, and begins or ends when it may.
+    fn poll(&mut self, index: usize) -> CheckResult {
+        let request = self.requests[index];
+        let (Some(place), now) = (request.place, Time(self.now)) else { return Ok(()) };
+        if request.fate == RequestState::Begun {
+            let mut wakes = Vec::new();
+            self.order.end(&mut wakes);
+            self.requests[index].fate = RequestState::Done;
+            return self.check(wakes);
+        }
+        let late = self.now >= request.until;
+        match self.order.poll(now, place) {
+            (WaiterState::Queued, Some(wake)) if !late => {
+                *wake = Some(index);
+                self.requests[index].sleeps = true;
+                Ok(())
+            }
+            (WaiterState::Called, _) => {
+                let mut wakes = Vec::new();
+                let told = if self.flaw == Defect::Begins { Time(0) } else { now };
+                let begins = self.order.begin(told, place, &mut wakes);
+                ensure(!(begins == BeginOutcome::Started && late), "begun too late")?;
+                self.requests[index].sleeps = false;
+                self.requests[index].fate = match begins {
+                    BeginOutcome::Started => RequestState::Begun,
+                    BeginOutcome::Requeued => RequestState::Waits,
+                    BeginOutcome::Removed => RequestState::Late,
+                };
+                self.check(wakes)
+            }
+            _ => {
+                self.requests[index].fate = if late { RequestState::Late } else { RequestState::Full };
+                self.gives_up(index)
+            }
+        }
+    }
+
+    /// A future is dropped.
+    fn leave(&mut self, index: usize) -> CheckResult {
+        if self.requests[index].fate == RequestState::Begun {
+            return self.poll(index);
+        }
+        self.requests[index].fate = RequestState::Gone;
+        self.gives_up(index)
+    }
+
+    fn gives_up(&mut self, index: usize) -> CheckResult {
+        let Some(place) = self.requests[index].place else { return Ok(()) };
+        let is_called = self.order.called.contains(&place);
+        let mut wakes = Vec::new();
+        if !(self.flaw == Defect::KeepsSlot && is_called) {
+            let _ = self.order.leave(place, &mut wakes);
+        }
+        self.check(wakes)
+    }
+
+    fn waiting(&self) -> impl Iterator<Item = usize> + '_ {
+        (0..self.requests.len()).filter(|index| self.requests[*index].fate == RequestState::Waits)
+    }
+
+    fn before(&self, one: usize, other: usize) -> bool {
+        let key = |index: usize| (self.requests[index].class, self.requests[index].until, index);
+        key(one) < key(other)
+    }
+
+    /// The rules that hold after each step.
+    fn check(&mut self, wakes: Vec<Option<usize>>) -> CheckResult {
+        if self.flaw != Defect::Silent {
+            wakes.into_iter().flatten().for_each(|index| self.requests[index].sleeps = false);
+        }
+        let (mut called, mut evicted) = (Vec::new(), Vec::new());
+        for index in 0..self.requests.len() {
+            let Request { fate: RequestState::Waits, place: Some(place), until, sleeps, .. } = self.requests[index]
+            else {
+                continue;
+            };
+            match self.order.poll(Time(self.now), place).0 {
+                WaiterState::Queued => continue,
+                WaiterState::Called => {
+                    self.requests[index].fate = RequestState::Called;
+                    called.push(index);
+                }
+                WaiterState::Removed if self.now < until => {
+                    self.requests[index].fate = RequestState::Called;
+                    evicted.push(index);
+                }
+                WaiterState::Removed => self.requests[index].fate = RequestState::Called,
+            }
+            ensure(!sleeps, format!("request {index} stands elsewhere, and sleeps"))?;
+        }
+        let (waits, order) = (|| self.waiting(), &self.order);
+        for index in called {
+            ensure(waits().all(|other| self.before(index, other)), format!("{index} was called before a better one"))?;
+        }
+        for index in evicted {
+            ensure(waits().all(|other| self.before(other, index)), format!("{index} had to go for a worse one"))?;
+        }
+        let begun = self.requests.iter().filter(|request| request.fate == RequestState::Begun).count();
+        ensure(begun <= self.slots, "more have begun than there are slots")?;
+        ensure(order.called.len() <= self.slots + 4, "more were called than may be")?;
+        ensure(order.queue.is_empty() || order.free() == 0, "somebody waits beside a free slot")?;
+        ensure(
+            order.len() <= order.capacity + self.slots + 4,
+            "more wait than there are places, and were called before",
+        )?;
+        ensure(order.begun == begun, "a slot is lost")
+    }
+
+    /// Nobody comes any more, and futures are polled only when they were woken: each ends, and nothing is left.
+    fn finish(&mut self) -> CheckResult {
+        loop {
+            let awake = (0..self.requests.len()).find(|index| {
+                let request = self.requests[*index];
+                !request.is_out() && !request.sleeps
+            });
+            match awake {
+                Some(index) => self.poll(index)?,
+                None => break,
+            }
+        }
+        let asleep = self.requests.iter().filter(|request| !request.is_out()).count();
+        ensure(asleep == 0, format!("{asleep} wait for ever"))?;
+        let QueueState { begun, called, queue, .. } = &self.order;
+        ensure((*begun, called.len(), queue.len()) == (0, 0, 0), "something is left behind")
+    }
+}
+
+proptest! {
+    /// Each request ends once; never more begin than there are slots, and in their order; whoever stands elsewhere was woken.
+    #[test]
+    fn a_room_keeps_its_promises(seed: u64) {
+        prop_assert_eq!(History::play(seed, Defect::None), Ok(()));
+    }
+}
+
+#[test]
+fn canaries_are_seen() {
+    for flaw in [Defect::KeepsSlot, Defect::Unordered, Defect::OneMore, Defect::Silent, Defect::Begins] {
+        let seen = (1..=50).filter(|seed| History::play(*seed, flaw).is_err()).count();
+        assert!(seen >= 10, "{flaw:?} was seen in {seen} of 50 histories");
+    }
+}
+
+#[test]
+fn a_slot_that_nobody_polls_is_taken_back_in_the_end() {
+    let (mut order, mut wakes) = (QueueState::<Option<usize>>::new(1, 8), Vec::new());
+    let held = order.enqueue(Time(0), (0, Time(100)), &mut wakes).unwrap();
+    let waits = order.enqueue(Time(0), (0, Time(500)), &mut wakes).unwrap();
+    assert_eq!(order.poll(Time(99), waits).0, WaiterState::Queued);
+    let later = order.enqueue(Time(100), (0, Time(500)), &mut wakes).unwrap();
+    assert_eq!(
+        (order.poll(Time(100), waits).0, order.poll(Time(100), later).0),
+        (WaiterState::Called, WaiterState::Queued)
+    );
+    assert_eq!(order.begin(Time(100), held, &mut wakes), BeginOutcome::Removed, "its time was over");
+    assert_eq!(order.begin(Time(101), waits, &mut wakes), BeginOutcome::Started);
+}

@@ -1,0 +1,167 @@
+//! A front end's knowledge of a request that has come. Never here: headers, and how ages are measured.
+
+use leeward_core::units::{Nanos, Priority, Tenant};
+use std::time::Duration;
+
+/// Importance of a request to its service, from [`Class::CRITICAL`] to [`Class::SHEDDABLE`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Class(u8);
+
+impl Class {
+    /// Refused last.
+    pub const CRITICAL: Class = Class(0);
+    /// The class of a request that names none.
+    pub const NORMAL: Class = Class(3);
+    /// Work that can be done later.
+    pub const BATCH: Class = Class(5);
+    /// Refused first.
+    pub const SHEDDABLE: Class = Class(7);
+    /// Classes that there are.
+    pub const COUNT: u8 = 8;
+
+    /// The class of this number; of a number above 7 the last.
+    pub const fn new(number: u8) -> Self {
+        Class(if number < Self::COUNT { number } else { Self::COUNT - 1 })
+    }
+
+    /// Its number, 0 to 7.
+    pub const fn number(self) -> u8 {
+        self.0
+    }
+
+    /// The next lower one, if there is one.
+    pub const fn lower(self) -> Self {
+        Class::new(self.0 + 1)
+    }
+}
+
+impl Default for Class {
+    fn default() -> Self {
+        Class::NORMAL
+    }
+}
+
+/// Knowledge about a request that has come. The default knows nothing.
+#[derive(Clone, Copy, Debug, Default)]
+#[non_exhaustive]
+pub struct RequestInfo {
+    /// Time since the kernel received the request's last byte, if the front end knows.
+    pub age: Option<Nanos>,
+    /// Time that the client still gives it, counted from when the kernel received it.
+    pub timeout: Option<Nanos>,
+    /// Importance.
+    pub class: Class,
+    /// Number of the user on whose behalf it came: users of one class are refused by turns, an hour each.
+    pub user: Option<u64>,
+    /// Account that it counts for.
+    pub tenant: Tenant,
+    /// Requests of one route have one number, by which their cost is learnt.
+    pub route: u8,
+    /// Requests that ask the same services behind have one number, by which it is learnt how many those accept; `None`: the route's.
+    pub downstream: Option<u8>,
+    /// Times that this request was sent before.
+    pub attempt: u8,
+}
+
+impl RequestInfo {
+    /// The same with [`Arriving::waited`]. An age over a minute is a clock that was set, and none.
+    pub fn with_age(mut self, waited: Duration) -> Self {
+        self.age = (waited <= Duration::from_secs(60)).then_some(Nanos(waited.as_nanos() as u64));
+        self
+    }
+
+    /// The same with [`Arriving::left`].
+    pub fn with_timeout(mut self, left: Duration) -> Self {
+        self.timeout = Some(Nanos(u64::try_from(left.as_nanos()).unwrap_or(u64::MAX)));
+        self
+    }
+
+    /// The same with [`Arriving::class`].
+    pub const fn with_class(mut self, class: Class) -> Self {
+        self.class = class;
+        self
+    }
+
+    /// The same with [`Arriving::user`].
+    pub const fn with_user(mut self, user: u64) -> Self {
+        self.user = Some(user);
+        self
+    }
+
+    /// The same with [`Arriving::tenant`].
+    pub const fn with_tenant(mut self, tenant: Tenant) -> Self {
+        self.tenant = tenant;
+        self
+    }
+
+    /// The same with [`Arriving::route`].
+    pub const fn with_route(mut self, route: u8) -> Self {
+        self.route = route;
+        self
+    }
+
+    /// The same with [`Arriving::asks`].
+    pub const fn with_downstream(mut self, number: u8) -> Self {
+        self.downstream = Some(number);
+        self
+    }
+
+    /// The same with [`Arriving::attempt`].
+    pub const fn with_attempt(mut self, attempt: u8) -> Self {
+        self.attempt = attempt;
+        self
+    }
+
+    /// Number of whoever it counts for: its tenant, its user, or else `random`.
+    pub(crate) fn caller(&self, random: u64) -> u64 {
+        match (self.tenant, self.user) {
+            (Tenant::DEFAULT, Some(user)) => user,
+            (Tenant::DEFAULT, None) => random >> 16,
+            (Tenant(tenant), _) => u64::from(tenant),
+        }
+    }
+
+    /// Class and user in the one priority that controllers know: class × 16 + user (DAGOR §4.2). A repeated request is one
+    /// class lower, and in the lowest its last user, so that repetitions push out no first attempts.
+    pub(crate) fn priority(&self, hour: u64, random: u64) -> Priority {
+        if self.attempt > 0 && self.class == Class::SHEDDABLE {
+            return Priority::LOWEST;
+        }
+        let class = if self.attempt > 0 { self.class.lower() } else { self.class };
+        let user = match self.user {
+            Some(user) => (user ^ hour.wrapping_mul(0xD6E8_FEB8_6659_FD93)).wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 60,
+            None => random >> 60,
+        };
+        Priority::new(class.number() * 16 + user as u8 + 1)
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn classes_never_mix_and_users_take_turns() {
+        let priority = |class, user, hour| {
+            RequestInfo::default().with_class(Class::new(class)).with_user(user).priority(hour, 0).level()
+        };
+        for user in 0..1_000 {
+            assert!((1..=16).contains(&priority(0, user, 4)) && (113..=128).contains(&priority(200, user, 4)));
+        }
+        let moved = (0..1_000).filter(|user| priority(3, *user, 1) != priority(3, *user, 2)).count();
+        assert!(moved > 800, "{moved} of 1,000 users have another place an hour later");
+    }
+
+    #[test]
+    fn a_repeated_request_is_a_class_lower() {
+        let request = RequestInfo::default().with_class(Class::SHEDDABLE).with_attempt(3);
+        assert_eq!(request.priority(0, 0), Priority::LOWEST);
+        assert_eq!(RequestInfo::default().with_attempt(1).priority(0, 0).level(), 4 * 16 + 1);
+    }
+
+    #[test]
+    fn an_age_over_a_minute_is_none() {
+        assert_eq!(RequestInfo::default().with_age(Duration::from_secs(61)).age, None);
+        assert_eq!(RequestInfo::default().with_timeout(Duration::MAX).timeout, Some(Nanos::MAX));
+    }
+}

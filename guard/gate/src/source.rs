@@ -1,0 +1,135 @@
+//! The gate as those who watch it see it. Never here: what is written on the path of requests.
+
+use crate::builder::Mode;
+use crate::counts::{ClassCounts, RouteCounts};
+use crate::gate::Gate;
+use leeward_host::sync::lock;
+use leeward_observe::explain::DecisionContext;
+use leeward_observe::snapshot::{OTHER, RejectionCount, RouteAnswers, RouteCost, StageWaits, TenantUsage};
+use leeward_observe::{
+    Decision, DecisionId, DecisionReason, LatencyCounts, ROUTE_SLOTS, Snapshot, Source, WaitCounts, WaitStage, unix_ns,
+};
+
+/// Reasons that a gate can have: all but those of a protocol with credits.
+const REASONS: [DecisionReason; 9] = [
+    DecisionReason::Late,
+    DecisionReason::Deadline,
+    DecisionReason::Level,
+    DecisionReason::Share,
+    DecisionReason::Concurrency,
+    DecisionReason::Lock,
+    DecisionReason::Delay,
+    DecisionReason::Downstream,
+    DecisionReason::Other,
+];
+
+impl Gate {
+    /// Labels of the routes that have places: their names, or their numbers. No two are the same: Prometheus would read none of it.
+    fn labels(&self) -> Vec<String> {
+        let mut labels: Vec<String> = Vec::new();
+        for route in self.0.places.to_vec() {
+            let name = self.0.names.get(route as usize).and_then(|name| name.get());
+            let label = name.map_or_else(|| route.to_string(), |name| name.to_string());
+            let is_taken = label == OTHER || labels.contains(&label);
+            labels.push(if is_taken { format!("{label} ({route})") } else { label });
+        }
+        labels
+    }
+}
+
+impl Source for Gate {
+    fn snapshot(&self) -> Snapshot {
+        let inner = &*self.0;
+        let (counts, gauges) = (self.counts(), inner.ticker.gauges());
+        let (mut by_class, mut waits) = (ClassCounts::default(), WaitCounts::default());
+        let (mut by_route, mut costs) = (RouteCounts::default(), [WaitCounts::default(); ROUTE_SLOTS]);
+        let mut latencies = LatencyCounts::default();
+        for shard in &inner.shards {
+            let shard = lock(shard);
+            by_class.add(&shard.by_class);
+            shard.waits.add_to(&mut waits);
+            by_route.add(&shard.by_route);
+            shard.latencies.add_to(&mut latencies);
+            shard.costs.iter().zip(&mut costs).for_each(|(of, sum)| of.add_to(sum));
+        }
+        let delay = u64::try_from(self.delay().as_nanos()).unwrap_or(u64::MAX);
+        let refused = |class: usize| {
+            let counts = by_class.rejected[class];
+            let of = move |reason: DecisionReason| RejectionCount {
+                reason: reason.name(),
+                class: Some(class as u8),
+                count: counts[reason as usize],
+            };
+            REASONS.into_iter().map(of)
+        };
+        let routes = self.labels();
+        let route = |place: usize| routes.get(place).map_or_else(|| OTHER.into(), String::clone);
+        let answers = by_route.iter().map(|(class, place, of)| RouteAnswers {
+            class: Some(class),
+            route: route(place),
+            in_time: of.in_time,
+            late: of.late,
+            failed: of.failed,
+        });
+        let costs = costs.iter().enumerate().filter(|(_, costs)| costs.count() > 0);
+        let costs = costs.map(|(place, costs)| RouteCost { route: route(place), costs: *costs });
+        let workers = inner.shards.len();
+        Snapshot {
+            port: "gate".into(),
+            service: "gate".into(),
+            controller: inner.controller.into(),
+            mode: inner.mode.name(),
+            setup: format!("{workers} worker{}", if workers == 1 { "" } else { "s" }),
+            uptime_ns: self.now().0,
+            unix_ns: unix_ns(),
+            slo_ns: inner.slo.0,
+            target_ns: inner.bounds.target.map(|target| target.0),
+            cores: workers as u64,
+            arrived: counts.arrived,
+            admitted: counts.admitted,
+            completed: counts.completed,
+            failed: counts.failed,
+            in_time: counts.in_time,
+            abandoned: counts.abandoned,
+            refused: (0..by_class.rejected.len()).flat_map(refused).collect(),
+            admitted_by_class: by_class.admitted.into(),
+            in_flight: counts.in_flight(),
+            in_flight_by_class: by_class.in_flight(),
+            answers: answers.collect(),
+            costs: costs.collect(),
+            tenants: TenantUsage::from_tenants(&inner.tenants),
+            delay_ns: delay,
+            standing_ns: delay,
+            credit_pool: gauges.credit_pool,
+            credits_issued: gauges.credits_issued,
+            sessions: gauges.sessions,
+            level: gauges.priority_threshold,
+            concurrency_limit: gauges.concurrency_limit,
+            latencies,
+            waits: vec![StageWaits { stage: WaitStage::Socket.name(), waits }],
+            ..Snapshot::default()
+        }
+    }
+
+    fn decision(&self, id: DecisionId) -> Option<Decision> {
+        self.0.ring.read(id)
+    }
+
+    fn decisions(&self, count: usize) -> Vec<Decision> {
+        self.0.ring.newest(count)
+    }
+
+    fn context(&self) -> DecisionContext {
+        let inner = &*self.0;
+        DecisionContext {
+            controller: inner.controller.into(),
+            slo: inner.slo,
+            target: inner.bounds.target,
+            now: self.now(),
+            unix_ns: unix_ns(),
+            has_classes: true,
+            has_credits: false,
+            is_shadow: inner.mode != Mode::Enforce,
+        }
+    }
+}

@@ -1,0 +1,122 @@
+//! A refusal as a response: for HTTP a status with headers, for gRPC a status in trailers alone,
+//! for gRPC-Web in a frame of the content. Never here: the decision.
+
+use crate::body::GuardedBody;
+use crate::headers::{
+    DECISION, ENVOY_OVERLOADED, GRPC_MESSAGE, GRPC_PUSHBACK, GRPC_STATUS, Grpc, REASON, RETRY_AFTER_MS,
+};
+use http::header::{CONTENT_TYPE, HeaderValue, RETRY_AFTER};
+use http::{Response, StatusCode};
+use http_body::Body;
+use leeward_gate::{DecisionReason, Rejection};
+
+const MESSAGE: &str = "refused by admission control";
+
+/// The answer to a refused request.
+pub(crate) fn response<R: Body<Data: 'static>>(refusal: &Rejection, grpc: Option<&Grpc>) -> Response<GuardedBody<R>> {
+    let wait = u64::try_from(refusal.retry_after.as_millis()).unwrap_or(u64::MAX).max(1);
+    let mut response = match grpc {
+        // A deadline that has passed is a deadline that has passed; all else is a resource that is exhausted, which default
+        // policies do not retry.
+        Some(grpc) => grpc_response(
+            grpc,
+            if refusal.reason == DecisionReason::Deadline { GrpcStatus::Deadline } else { GrpcStatus::Exhausted },
+        ),
+        None => {
+            let mut response = Response::new(GuardedBody::rejected());
+            let over_share = refusal.reason == DecisionReason::Share;
+            *response.status_mut() =
+                if over_share { StatusCode::TOO_MANY_REQUESTS } else { StatusCode::SERVICE_UNAVAILABLE };
+            response
+        }
+    };
+    let headers = response.headers_mut();
+    if grpc.is_some() {
+        headers.insert(GRPC_PUSHBACK, HeaderValue::from(wait));
+    } else {
+        headers.insert(RETRY_AFTER, HeaderValue::from(wait.div_ceil(1_000)));
+        headers.insert(RETRY_AFTER_MS, HeaderValue::from(wait));
+        headers.insert(ENVOY_OVERLOADED, HeaderValue::from_static("true"));
+    }
+    headers.insert(REASON, HeaderValue::from_static(refusal.reason.name()));
+    if let Ok(number) = HeaderValue::from_str(&refusal.decision.to_string()) {
+        headers.insert(DECISION, number);
+    }
+    response
+}
+
+/// Status with which a call ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum GrpcStatus {
+    /// `DEADLINE_EXCEEDED`.
+    Deadline,
+    /// `RESOURCE_EXHAUSTED`.
+    Exhausted,
+}
+
+impl GrpcStatus {
+    fn number(self) -> &'static str {
+        if self == GrpcStatus::Deadline { "4" } else { "8" }
+    }
+
+    /// The status as gRPC-Web's last frame: its kind (0x80, trailers), its length, and lines as
+    /// those of HTTP/1 (PROTOCOL-WEB.md of gRPC).
+    fn frame(self, is_text: bool) -> &'static [u8] {
+        match (self, is_text) {
+            (GrpcStatus::Deadline, false) => {
+                b"\x80\0\0\0\x3agrpc-status:4\r\ngrpc-message:refused by admission control\r\n"
+            }
+            (GrpcStatus::Exhausted, false) => {
+                b"\x80\0\0\0\x3agrpc-status:8\r\ngrpc-message:refused by admission control\r\n"
+            }
+            (GrpcStatus::Deadline, true) => {
+                b"gAAAADpncnBjLXN0YXR1czo0DQpncnBjLW1lc3NhZ2U6cmVmdXNlZCBieSBhZG1pc3Npb24gY29udHJvbA0K"
+            }
+            (GrpcStatus::Exhausted, true) => {
+                b"gAAAADpncnBjLXN0YXR1czo4DQpncnBjLW1lc3NhZ2U6cmVmdXNlZCBieSBhZG1pc3Npb24gY29udHJvbA0K"
+            }
+        }
+    }
+}
+
+/// An answer that ends a call before its first message.
+pub(crate) fn grpc_response<R: Body<Data: 'static>>(grpc: &Grpc, code: GrpcStatus) -> Response<GuardedBody<R>> {
+    let (kind, framed) = match grpc {
+        Grpc::Native => (HeaderValue::from_static("application/grpc"), None),
+        Grpc::Web { kind, is_text } => (kind.clone(), GuardedBody::with_content(code.frame(*is_text))),
+    };
+    // Without a message before it, gRPC-Web takes the status from the headers, too. Browsers hide
+    // those from pages of another origin.
+    let is_framed = framed.is_some();
+    let mut response = Response::new(framed.unwrap_or_else(GuardedBody::rejected));
+    response.headers_mut().insert(CONTENT_TYPE, kind);
+    if !is_framed {
+        response.headers_mut().insert(GRPC_STATUS, HeaderValue::from_static(code.number()));
+        response.headers_mut().insert(GRPC_MESSAGE, HeaderValue::from_static(MESSAGE));
+    }
+    response
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Bytes of a base64 text without padding.
+    fn decoded(text: &[u8]) -> Vec<u8> {
+        let alphabet = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+        let digit = |byte: &u8| alphabet.iter().position(|letter| letter == byte).unwrap();
+        let group = |four: &[u8]| four.iter().fold(0, |group, byte| group << 6 | digit(byte)) as u32;
+        text.chunks(4).flat_map(|four| group(four).to_be_bytes()[1..].to_vec()).collect()
+    }
+
+    #[test]
+    fn frames_are_trailers_in_both_encodings() {
+        for code in [GrpcStatus::Deadline, GrpcStatus::Exhausted] {
+            let frame = code.frame(false);
+            assert_eq!((frame[0], &frame[1..5]), (0x80, &(frame.len() as u32 - 5).to_be_bytes()[..]));
+            let lines = format!("grpc-status:{}\r\ngrpc-message:{MESSAGE}\r\n", code.number());
+            assert_eq!(str::from_utf8(&frame[5..]), Ok(lines.as_str()));
+            assert_eq!(decoded(code.frame(true)), frame);
+        }
+    }
+}

@@ -1,0 +1,171 @@
+//! Scenes drawn from a seed: services, machines, demands, locks and allocators as they come, so that nobody is tuned for them. Each is
+//! the text of a scenario, which can be shown and run by itself.
+
+use super::cases::{BenchmarkCase, default_variants};
+use crate::scenario::{Scenario, ScenarioError};
+use leeward_core::registry::Registry;
+use leeward_sim::config::LockModel;
+use leeward_sim::rng::{Purpose, Rng};
+use std::fmt::Write;
+use std::path::Path;
+
+/// Requests that a scene measures at capacity, about.
+const REQUESTS: f64 = 40_000.0;
+
+/// How service times are spread.
+#[derive(Clone, Copy)]
+enum ServiceShape {
+    Constant,
+    Exponential,
+    LogNormal,
+    Bimodal,
+}
+
+/// How demand goes on in time.
+#[derive(Clone, Copy)]
+enum DemandTimeline {
+    Steady,
+    /// A burst, and back.
+    Burst,
+    /// A rise that stays.
+    Rise,
+}
+
+/// Bottleneck beside the cores, if any.
+#[derive(Clone, Copy)]
+enum Bottleneck {
+    Cores,
+    /// A lock that some of them take for a part of their work.
+    OneLock,
+    /// Each takes one of two locks for all of its work.
+    TwoLocks,
+    /// Cores that come and go with the load.
+    Allocator,
+}
+
+fn choose<T: Copy>(rng: &mut Rng, among: &[T]) -> T {
+    among[rng.below(among.len() as u64) as usize]
+}
+
+/// The text of the scenario that a seed draws.
+pub(super) fn scenario_text(seed: u64) -> String {
+    use {Bottleneck::*, DemandTimeline::*, ServiceShape::*};
+    let rng = &mut Rng::new(seed, Purpose::Data);
+    let mean = choose(rng, &[1.0, 5.0, 10.0, 20.0, 50.0, 100.0]);
+    let shape = choose(rng, &[Constant, Exponential, Exponential, LogNormal, Bimodal]);
+    let cores = choose(rng, &[1.0, 2.0, 4.0, 8.0, 16.0]);
+    let clients = choose(rng, &[10, 50, 100, 500, 1_000]);
+    let rtt = choose(rng, &[5.0, 10.0, 20.0, 50.0, 100.0]);
+    let patience = choose(rng, &[5.0, 10.0, 10.0, 20.0, 50.0]);
+    let demand = choose(rng, &[0.5, 0.8, 0.95, 1.2, 1.5, 2.0, 3.0]);
+    let course = choose(rng, &[Steady, Steady, Burst, Rise]);
+    let ground = choose(rng, &[Cores, Cores, OneLock, OneLock, TwoLocks, Allocator]);
+    let (share, held) = (choose(rng, &[0.1, 0.2, 0.5, 0.8]), choose(rng, &[0.1, 0.3, 0.7, 1.0]));
+    let service = match shape {
+        Constant => format!("const:{mean}us"),
+        Exponential => format!("exp:{mean}us"),
+        LogNormal => format!("lognormal:{mean}us:1"),
+        Bimodal => format!("bimodal:{mean}us"),
+    };
+    let capacity = cores / ((mean + 1.765) * 1e-6);
+    let span = REQUESTS / capacity * 1e3; // ms
+    let (warmup, end) = (span * 0.5, span * 1.5);
+    let mut text = format!(
+        "id = \"random-{seed}\"\ntitle = \"Drawn from seed {seed}\"\nsource = \"leeward league\"\n\n[server]\ncores = {cores}\n"
+    );
+    let policy = if matches!(ground, Allocator) { "[server.allocator]\npolicy = \"delay\"\n" } else { "" };
+    let slo = patience * (mean + rtt);
+    let _ = write!(text, "{policy}\n[network]\nrtt = \"{rtt}us\"\n\n[workload]\nservice = \"{service}\"\n");
+    let _ = write!(text, "clients = {clients}\nslo = \"{slo}us\"\n");
+    let levels: &[(f64, f64)] = match course {
+        Steady => &[],
+        Burst => &[(0.0, 0.5), (0.4, 1.0), (0.7, 0.5)],
+        Rise => &[(0.0, 0.3), (0.5, 1.0)],
+    };
+    if levels.is_empty() {
+        let _ = writeln!(text, "demand = \"{demand}x\"");
+    }
+    let locks = match ground {
+        OneLock => "locks = [\"slow\"]\n",
+        TwoLocks => "locks = [\"first\", \"second\"]\n",
+        Cores | Allocator => "",
+    };
+    text += locks;
+    for (at, part) in levels {
+        let at = if *at == 0.0 { 0.0 } else { warmup + span * at };
+        let _ = write!(text, "\n[[workload.shift]]\nat = \"{at:.3}ms\"\ndemand = \"{:.3}x\"\n", demand * part);
+    }
+    let mut path = |share: f64, steps: &str| {
+        let _ = write!(text, "\n[[workload.path]]\nshare = \"{:.0}%\"\nsteps = [{steps}]\n", share * 100.0);
+    };
+    match ground {
+        OneLock => {
+            let (free, locked) = ((1.0 - held) * 100.0, held * 100.0);
+            path(share, &format!("\"work {free:.0}%\", \"lock slow\", \"work {locked:.0}%\", \"unlock slow\""));
+            path(1.0 - share, "\"work 100%\"");
+        }
+        TwoLocks => {
+            path(share, "\"lock first\", \"work 100%\", \"unlock first\"");
+            path(1.0 - share, "\"lock second\", \"work 100%\", \"unlock second\"");
+        }
+        Cores | Allocator => {}
+    }
+    let _ = write!(text, "\n[run]\nwarmup = \"{warmup:.3}ms\"\nduration = \"{end:.3}ms\"\nseeds = 1\n");
+    text + "\n[[controller]]\nname = \"none\"\n"
+}
+
+/// Prefix of a scene's name, before its seed.
+const NAME_PREFIX: &str = "random-";
+
+/// The scene of this name as a scenario's text, in which all controllers play with their defaults; `None` if it names none.
+pub fn random_scenario_text(name: &str, registry: &Registry) -> Option<String> {
+    let seed = name.strip_prefix(NAME_PREFIX)?.parse().ok()?;
+    let mut text = scenario_text(seed);
+    text.truncate(text.rfind("\n[[controller]]").unwrap_or(text.len()));
+    for name in registry.names() {
+        let _ = write!(text, "\n[[controller]]\nname = \"{name}\"\n");
+    }
+    Some(text)
+}
+
+/// The scene that a seed draws.
+///
+/// # Errors
+/// A text that the scenario's reader refuses, which would be a defect of this module.
+pub fn random_case(seed: u64, registry: &Registry) -> Result<BenchmarkCase, ScenarioError> {
+    let name = format!("{NAME_PREFIX}{seed}");
+    let mut scenario = Scenario::parse(&name, &scenario_text(seed), Path::new(""), &[], false, registry)?;
+    scenario.controllers = default_variants(registry, LockModel::default(), &Default::default());
+    Ok(BenchmarkCase { name, scenario })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_seed_draws_a_scenario_of_its_own_that_can_be_read() {
+        let registry = leeward_sim::oracle::registry();
+        let mut texts: Vec<String> = (0..300)
+            .map(|seed| {
+                random_case(seed, &registry).unwrap_or_else(|error| panic!("{error}\n{}", scenario_text(seed)));
+                scenario_text(seed).lines().skip(3).collect()
+            })
+            .collect();
+        texts.sort();
+        texts.dedup();
+        assert!(texts.len() > 290, "{} are different", texts.len());
+    }
+
+    #[test]
+    fn a_scene_can_be_run_by_its_name() {
+        let registry = leeward_sim::oracle::registry();
+        let text = random_scenario_text("random-91", &registry).expect("a scene");
+        let scenario = Scenario::parse("random-91", &text, Path::new(""), &[], false, &registry).expect("a scenario");
+        let names: Vec<&str> = scenario.controllers.iter().map(|variant| variant.controller.as_str()).collect();
+        assert_eq!(names, registry.names().collect::<Vec<_>>());
+        for name in ["random-", "random-x", "random--1", "random-1.toml", "lk-te"] {
+            assert_eq!(random_scenario_text(name, &registry), None, "{name}");
+        }
+    }
+}

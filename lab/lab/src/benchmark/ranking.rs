@@ -1,0 +1,155 @@
+//! Standings: what each controller reached over all matches.
+
+use super::case_result::{CaseResult, ControllerResult};
+use crate::numbers::quantile;
+use serde::{Deserialize, Serialize};
+
+/// A share of the oracle's goodput below which a controller counts as locked out, where another one has ten times as much.
+const LOCK_OUT_SHARE: f64 = 0.05;
+
+/// Goodput of another controller that is as much as one's own, or nearly.
+const TIE_SHARE: f64 = 0.97;
+
+/// A controller's place.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Ranking {
+    /// Name of the algorithm.
+    pub controller: String,
+    /// Matches that it took part in and in which the oracle had any goodput.
+    pub matches: usize,
+    /// Goodput over the oracle's: the median, the worst tenth's best, and the worst.
+    pub of_oracle: RatioQuantiles,
+    /// Goodput over that of the best of all others, tuned ones included.
+    pub of_best: RatioQuantiles,
+    /// Matches in which it had next to nothing where others had something.
+    pub lock_outs: usize,
+    /// Matches in which its 99th percentile was beyond the objective though the oracle's was not.
+    pub too_late: usize,
+    /// Of those, matches in which another controller was in time with as much goodput, or nearly: the lateness was not the scene's.
+    pub late_alone: usize,
+    /// The match of its worst ratio to the best.
+    pub worst: String,
+}
+
+/// Distribution of a ratio.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct RatioQuantiles {
+    /// Half of the matches were better.
+    pub median: f64,
+    /// Nine of ten matches were better.
+    pub tenth: f64,
+    /// The worst match.
+    pub worst: f64,
+}
+
+impl RatioQuantiles {
+    fn from_ratios(ratios: &mut [f64]) -> Self {
+        ratios.sort_by(f64::total_cmp);
+        RatioQuantiles { median: quantile(ratios, 0.5), tenth: quantile(ratios, 0.1), worst: quantile(ratios, 0.0) }
+    }
+}
+
+/// All who played with their defaults, the best first: by the median of what they reached of the best, then by the worst.
+pub fn rankings(matches: &[CaseResult]) -> Vec<Ranking> {
+    let mut names: Vec<&str> = Vec::new();
+    for entry in matches.iter().flat_map(|one| &one.entries).filter(|entry| !entry.is_tuned) {
+        if !names.contains(&entry.label.as_str()) {
+            names.push(&entry.label);
+        }
+    }
+    let mut all: Vec<Ranking> = names.iter().filter_map(|name| rank(name, matches)).collect();
+    all.sort_by(|one, other| {
+        let key = |standing: &Ranking| (standing.of_best.median, standing.of_best.worst);
+        let ((median, worst), (others_median, others_worst)) = (key(one), key(other));
+        others_median.total_cmp(&median).then(others_worst.total_cmp(&worst))
+    });
+    all
+}
+
+fn rank(name: &str, matches: &[CaseResult]) -> Option<Ranking> {
+    let (mut of_oracle, mut of_best) = (Vec::new(), Vec::new());
+    let (mut lock_outs, mut too_late, mut late_alone) = (0, 0, 0);
+    let mut worst: Option<(f64, &CaseResult)> = None;
+    for one in matches.iter().filter(|one| one.oracle_rps > 0.0) {
+        let Some(own) = one.entries.iter().find(|entry| entry.label == name) else { continue };
+        let others = one.entries.iter().filter(|entry| entry.label != name).map(|entry| entry.goodput_rps);
+        let best = others.fold(0.0, f64::max);
+        let part = own.goodput_rps / one.oracle_rps;
+        of_oracle.push(part);
+        // Where nobody else has anything, nothing is as good as the best.
+        let ratio = if best > 0.0 { own.goodput_rps / best } else { 1.0 };
+        of_best.push(ratio);
+        lock_outs += usize::from(part < LOCK_OUT_SHARE && best > own.goodput_rps * 10.0);
+        let is_late = own.p99_us > one.slo_us && one.oracle_p99_us <= one.slo_us;
+        let is_as_good =
+            |entry: &ControllerResult| entry.p99_us <= one.slo_us && entry.goodput_rps >= own.goodput_rps * TIE_SHARE;
+        too_late += usize::from(is_late);
+        late_alone += usize::from(is_late && one.entries.iter().any(is_as_good));
+        if worst.is_none_or(|(least, _)| ratio < least) {
+            worst = Some((ratio, one));
+        }
+    }
+    let (_, worst) = worst?;
+    Some(Ranking {
+        controller: name.into(),
+        matches: of_oracle.len(),
+        of_oracle: RatioQuantiles::from_ratios(&mut of_oracle),
+        of_best: RatioQuantiles::from_ratios(&mut of_best),
+        lock_outs,
+        too_late,
+        late_alone,
+        worst: format!("{}: {}", worst.scene, worst.workload),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn entry(label: &str, goodput_rps: f64) -> ControllerResult {
+        ControllerResult { label: label.into(), is_tuned: label.contains("tuned"), goodput_rps, p99_us: 100.0 }
+    }
+
+    fn case_result(scene: &str, oracle_rps: f64, entries: Vec<ControllerResult>) -> CaseResult {
+        CaseResult {
+            scene: scene.into(),
+            workload: "exp".into(),
+            slo_us: 200.0,
+            oracle_rps,
+            oracle_p99_us: 150.0,
+            entries,
+        }
+    }
+
+    #[test]
+    fn ratios_are_to_the_oracle_and_to_the_best_of_the_others() {
+        let matches = [
+            case_result("a", 100.0, vec![entry("auto", 90.0), entry("none", 1.0), entry("none (tuned)", 45.0)]),
+            case_result("b", 100.0, vec![entry("auto", 40.0), entry("none", 20.0), entry("none (tuned)", 80.0)]),
+            case_result("dead", 0.0, vec![entry("auto", 0.0), entry("none", 0.0)]),
+        ];
+        let all = rankings(&matches);
+        let names: Vec<&str> = all.iter().map(|standing| standing.controller.as_str()).collect();
+        assert_eq!(names, ["auto", "none"], "those that were tuned have no place of their own");
+        let auto = &all[0];
+        assert_eq!((auto.matches, auto.of_oracle.worst, auto.of_best.worst), (2, 0.4, 0.5));
+        assert_eq!((auto.lock_outs, auto.too_late, auto.worst.as_str()), (0, 0, "b: exp"));
+        assert_eq!(all[1].lock_outs, 1);
+    }
+
+    #[test]
+    fn who_is_late_alone_could_have_been_in_time() {
+        let late = |goodput_rps| ControllerResult { p99_us: 201.0, ..entry("late", goodput_rps) };
+        let matches = [
+            case_result("as good as another", 100.0, vec![late(90.0), entry("other", 88.0)]),
+            case_result("better than another", 100.0, vec![late(90.0), entry("other", 80.0)]),
+            CaseResult {
+                oracle_p99_us: 201.0,
+                ..case_result("as the oracle", 100.0, vec![late(90.0), entry("other", 90.0)])
+            },
+        ];
+        let all = rankings(&matches);
+        let late = all.iter().find(|standing| standing.controller == "late").unwrap();
+        assert_eq!((late.too_late, late.late_alone), (2, 1));
+    }
+}

@@ -1,0 +1,172 @@
+//! The twin's page, `docs/twin.md`: what the simulator predicted of real runs, cell by cell of demand, clients, service and controller. Never
+//! here: the runs and the predictions (`real`).
+
+use crate::numbers::median;
+use leeward_outcome::results::{PointRow, Results};
+use std::fmt::Write;
+
+/// Below this share of the capacity goodput is next to nothing, and an error in per cent of it says nothing.
+const NEGLIGIBLE: f64 = 0.02;
+/// A machine that takes more of a busy CPU than this is no test of the simulator.
+const MAX_STALLED: f64 = 0.03;
+/// Variant without control, whose bar is another.
+const UNCONTROLLED: &str = "none";
+
+/// Error that a goodput's prediction may have.
+const fn goodput_tolerance(is_controlled: bool) -> f64 {
+    if is_controlled { 0.05 } else { 0.15 }
+}
+
+/// Error that a 99th percentile's prediction may have.
+const P99_TOLERANCE: f64 = 0.2;
+
+/// A controller under one workload: medians over the seeds.
+struct PredictionCell<'a> {
+    point: &'a PointRow,
+    goodput: (f64, f64),
+    p99: (f64, f64),
+}
+
+impl PredictionCell<'_> {
+    fn is_controlled(&self) -> bool {
+        self.point.run.label != UNCONTROLLED
+    }
+
+    /// Error of the goodput; `None` where next to nothing was in time, as predicted.
+    fn goodput_error(&self) -> Option<f64> {
+        let (measured, predicted) = self.goodput;
+        let little = NEGLIGIBLE * self.point.capacity_rps;
+        (measured > little || predicted > little).then(|| predicted / measured.max(1.0) - 1.0)
+    }
+
+    fn p99_error(&self) -> f64 {
+        self.p99.1 / self.p99.0.max(1e-3) - 1.0
+    }
+
+    fn is_goodput_accurate(&self) -> bool {
+        self.goodput_error().is_none_or(|error| error.abs() <= goodput_tolerance(self.is_controlled()))
+    }
+
+    fn is_p99_accurate(&self) -> bool {
+        self.p99_error().abs() <= P99_TOLERANCE
+    }
+}
+
+fn cells(points: &[PointRow]) -> Vec<PredictionCell<'_>> {
+    let mut groups: Vec<Vec<&PointRow>> = Vec::new();
+    let same = |a: &PointRow, b: &PointRow| {
+        let of = |point: &PointRow| (point.workload.clients, point.workload.demand_rps.to_bits());
+        a.run.label == b.run.label && a.workload.service == b.workload.service && of(a) == of(b)
+    };
+    for point in points.iter().filter(|point| point.predicted_goodput_rps.is_some()) {
+        match groups.iter_mut().find(|group| same(group[0], point)) {
+            Some(group) => group.push(point),
+            None => groups.push(vec![point]),
+        }
+    }
+    let middle = |group: &[&PointRow], field: fn(&PointRow) -> Option<f64>| {
+        median(&mut group.iter().filter_map(|point| field(point)).collect::<Vec<_>>())
+    };
+    let each = groups.into_iter().map(|group| PredictionCell {
+        point: group[0],
+        goodput: (middle(&group, |point| Some(point.goodput_rps)), middle(&group, |point| point.predicted_goodput_rps)),
+        p99: (middle(&group, |point| Some(point.p99_us)), middle(&group, |point| point.predicted_p99_us)),
+    });
+    each.collect()
+}
+
+/// The page, of the results of a real run; `None` if they have no prediction.
+pub fn markdown(results: &Results, command: &str) -> Option<String> {
+    let cells = cells(&results.points);
+    if cells.is_empty() {
+        return None;
+    }
+    let mut text = format!(
+        "# The simulator against this machine\n\nMade by `{command}`: do not edit. [real.md](real.md) says how the machine is measured, and \
+         [simulator.md](simulator.md#deep-sockets) what a deep socket saves.\nEach cell is the median of its seeds. Where next to nothing is in time, only that it \
+         was predicted counts.\n\n"
+    );
+    let stalled = results.machines.iter().map(|machine| machine.stalled).fold(0.0, f64::max);
+    let doubt = if stalled > MAX_STALLED { ": more than the 3 % up to which the bars are meant" } else { "" };
+    let _ = writeln!(text, "Something else took up to {:.1} % of a busy CPU{doubt}.\n", stalled * 100.0);
+    text += "| asked | cells | within | share |\n|---|---|---|---|\n";
+    let controlled: Vec<&PredictionCell<'_>> = cells.iter().filter(|cell| cell.is_controlled()).collect();
+    let without: Vec<&PredictionCell<'_>> = cells.iter().filter(|cell| !cell.is_controlled()).collect();
+    let mut bar = |words: &str, of: &[&PredictionCell<'_>], is_right: fn(&PredictionCell<'_>) -> bool| {
+        let right = of.iter().filter(|cell| is_right(cell)).count();
+        let share = 100.0 * right as f64 / of.len().max(1) as f64;
+        let _ = writeln!(text, "| {words} | {} | {right} | {share:.0} % |", of.len());
+    };
+    bar("goodput under a controller within 5 %", &controlled, |cell| cell.is_goodput_accurate());
+    bar("its 99th percentile within 20 %", &controlled, |cell| cell.is_p99_accurate());
+    bar("goodput without control within 15 %", &without, |cell| cell.is_goodput_accurate());
+    text += "\n| controller | service | clients | demand | goodput, k/s | predicted | error | p99, µs | predicted | error |\n\
+             |---|---|---|---|---|---|---|---|---|---|\n";
+    cells.iter().for_each(|cell| text += &row(cell));
+    Some(text)
+}
+
+fn row(cell: &PredictionCell<'_>) -> String {
+    let workload = &cell.point.workload;
+    let flag = |is_right: bool, error: String| if is_right { error } else { format!("**{error}**") };
+    let percent = |error: f64| format!("{:+.1} %", error * 100.0);
+    let goodput = cell.goodput_error().map_or_else(|| "nothing, as predicted".into(), percent);
+    format!(
+        "| {} | {} | {} | {:.2} x | {:.2} | {:.2} | {} | {:.0} | {:.0} | {} |\n",
+        cell.point.run.label,
+        workload.service,
+        workload.clients,
+        workload.demand_ratio,
+        cell.goodput.0 / 1e3,
+        cell.goodput.1 / 1e3,
+        flag(cell.is_goodput_accurate(), goodput),
+        cell.p99.0,
+        cell.p99.1,
+        flag(!cell.is_controlled() || cell.is_p99_accurate(), percent(cell.p99_error())),
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use leeward_outcome::results::{Machine, RunKey};
+
+    fn point(label: &str, seed: u64, goodput: (f64, f64), p99: (f64, f64)) -> PointRow {
+        PointRow {
+            run: RunKey::new(label, label, seed),
+            capacity_rps: 60e3,
+            goodput_rps: goodput.0,
+            predicted_goodput_rps: Some(goodput.1),
+            p99_us: p99.0,
+            predicted_p99_us: Some(p99.1),
+            ..PointRow::default()
+        }
+    }
+
+    fn page(points: Vec<PointRow>) -> String {
+        let machines = vec![Machine { stalled: 0.04, ..Machine::default() }];
+        markdown(&Results { points, machines, ..Results::default() }, "leeward twin results").unwrap()
+    }
+
+    #[test]
+    fn a_cell_is_right_within_its_controllers_bar() {
+        let right = page(vec![point("breakwater", 1, (50e3, 52e3), (200.0, 230.0))]);
+        assert!(right.contains("| goodput under a controller within 5 % | 1 | 1 | 100 % |"), "{right}");
+        assert!(right.contains("| its 99th percentile within 20 % | 1 | 1 | 100 % |"), "{right}");
+        assert!(right.contains("up to 4.0 % of a busy CPU: more than the 3 %"), "{right}");
+        let wrong = page(vec![point("breakwater", 1, (50e3, 53e3), (200.0, 250.0))]);
+        assert!(wrong.contains("within 5 % | 1 | 0 | 0 %") && wrong.contains("within 20 % | 1 | 0 | 0 %"), "{wrong}");
+        assert!(wrong.contains("**+6.0 %**") && wrong.contains("**+25.0 %**"), "{wrong}");
+        let none = page(vec![point("none", 1, (50e3, 56e3), (9e6, 1e6)), point("none", 2, (0.0, 100.0), (1.0, 1.0))]);
+        assert!(none.contains("without control within 15 % | 1 |"), "one cell of two seeds: {none}");
+    }
+
+    #[test]
+    fn nothing_in_time_is_right_if_it_was_predicted() {
+        let text = page(vec![point("none", 1, (0.0, 500.0), (9e6, 1e6))]);
+        assert!(text.contains("| goodput without control within 15 % | 1 | 1 | 100 % |"), "{text}");
+        let text = page(vec![point("none", 1, (0.0, 30e3), (9e6, 1e6))]);
+        assert!(text.contains("| goodput without control within 15 % | 1 | 0 | 0 % |"), "{text}");
+        assert!(markdown(&Results { points: vec![PointRow::default()], ..Results::default() }, "x").is_none());
+    }
+}

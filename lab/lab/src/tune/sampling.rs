@@ -1,0 +1,145 @@
+//! Sets of parameters drawn at random over all knobs of an algorithm: a search that costs every controller the same, whatever it has to
+//! tune. Never here: which set is best.
+
+use super::{Params, with_param};
+use leeward_core::params::{ParamKind, ParamSpec, RawParam};
+use leeward_core::registry::Algorithm;
+use leeward_core::units::{Nanos, parse_duration, parse_number};
+use leeward_sim::rng::{Purpose, Rng};
+
+/// A parameter that has no list of values worth trying keeps its default in so many of ten draws.
+const KEEP_DEFAULT_TENTHS: u64 = 5;
+/// Values reach so many times beyond the ends of a list, and of a default to either side.
+const LIST_STRETCH: f64 = 2.0;
+const DEFAULT_STRETCH: f64 = 4.0;
+
+/// A parameter with the values between which it is drawn, evenly by logarithm.
+#[derive(Clone, Debug, PartialEq)]
+enum ParamRange {
+    Span(Nanos, Nanos),
+    Number(f64, f64),
+}
+
+struct Knob {
+    name: &'static str,
+    range: ParamRange,
+    is_listed: bool,
+}
+
+/// Draws sets of parameters.
+pub(super) struct ParamSampler {
+    knobs: Vec<Knob>,
+    rng: Rng,
+}
+
+impl ParamSampler {
+    /// Over all durations and numbers of `algorithm` with a value to begin with; `scale` stretches listed durations to the objective.
+    pub(super) fn new(algorithm: &Algorithm, scale: f64, seed: u64) -> Self {
+        let knobs = algorithm.params.iter().filter_map(|spec| {
+            let is_listed = !spec.tuning_values.is_empty();
+            param_range(spec, if is_listed { scale } else { 1.0 }).map(|range| Knob {
+                name: spec.name,
+                range,
+                is_listed,
+            })
+        });
+        ParamSampler { knobs: knobs.collect(), rng: Rng::new(seed, Purpose::Clients) }
+    }
+
+    /// Whether there is anything to draw.
+    pub(super) fn is_empty(&self) -> bool {
+        self.knobs.is_empty()
+    }
+
+    /// The next set, of the values of `from` and those drawn.
+    pub(super) fn sample(&mut self, from: &Params) -> Params {
+        let mut params = from.clone();
+        for Knob { name, range, is_listed } in &self.knobs {
+            // Drawn in any case, so that the draws of one knob do not hang on those of another.
+            let (unit, ten) = (self.rng.unit(), self.rng.below(10));
+            if *is_listed || ten >= KEEP_DEFAULT_TENTHS {
+                params = with_param(&params, name, &value(range, unit));
+            }
+        }
+        params
+    }
+}
+
+fn param_range(spec: &ParamSpec, scale: f64) -> Option<ParamRange> {
+    let beyond = if spec.tuning_values.is_empty() { DEFAULT_STRETCH } else { LIST_STRETCH };
+    let values: Vec<&str> =
+        if spec.tuning_values.is_empty() { vec![spec.default] } else { spec.tuning_values.to_vec() };
+    match spec.kind {
+        ParamKind::Duration { min, max } => {
+            let spans: Vec<Nanos> = values.iter().filter_map(|text| parse_duration(text).ok()).collect();
+            let (low, high) = (spans.iter().min()?.scale(scale / beyond), spans.iter().max()?.scale(scale * beyond));
+            let range = (low.clamp(min, max), high.clamp(min, max));
+            (range.0 > Nanos::ZERO && range.0 < range.1).then_some(ParamRange::Span(range.0, range.1))
+        }
+        ParamKind::Number { min, max } => {
+            let numbers: Vec<f64> = values.iter().filter_map(|text| parse_number(text).ok()).collect();
+            let low = numbers.iter().copied().fold(f64::INFINITY, f64::min) / beyond;
+            let high = numbers.iter().copied().fold(0.0, f64::max) * beyond;
+            let range = (low.max(min), high.min(max));
+            (range.0 > 0.0 && range.0 < range.1 && range.1.is_finite()).then_some(ParamRange::Number(range.0, range.1))
+        }
+        ParamKind::Count { .. } | ParamKind::Choice(_) => None,
+    }
+}
+
+/// Rounded to three digits: nothing is known more exactly.
+fn value(range: &ParamRange, unit: f64) -> RawParam {
+    let between = |low: f64, high: f64| low * (high / low).powf(unit);
+    let round = |number: f64| {
+        let scale = 10f64.powf(2.0 - number.log10().floor());
+        (number * scale).round() / scale
+    };
+    match range {
+        ParamRange::Span(low, high) => {
+            let span = Nanos(round(between(low.0 as f64, high.0 as f64)) as u64);
+            RawParam::Text(span.clamp(*low, *high).to_string())
+        }
+        ParamRange::Number(low, high) => {
+            let number = round(between(*low, *high)).clamp(*low, *high);
+            RawParam::Text(crate::numbers::round(number, 9).to_string())
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_draw_is_accepted_and_all_knobs_move() {
+        let registry = leeward_controllers::builtin();
+        for algorithm in
+            registry.algorithms().filter(|algorithm| algorithm.params.iter().any(|spec| !spec.tuning_values.is_empty()))
+        {
+            let mut draws = ParamSampler::new(algorithm, 1.0, 1);
+            assert!(!draws.is_empty(), "{}", algorithm.name);
+            let all: Vec<Params> = (0..40).map(|_| draws.sample(&Params::new())).collect();
+            for params in &all {
+                let pairs: Vec<(&str, RawParam)> =
+                    params.iter().map(|(name, raw)| (name.as_str(), raw.clone())).collect();
+                // Values may contradict one another; none may be out of its range.
+                if let Err(error) = algorithm.params(&pairs) {
+                    assert!(!error.to_string().contains("accepted"), "{}: {error}", algorithm.name);
+                }
+            }
+            for knob in &draws.knobs {
+                let values: Vec<_> =
+                    all.iter().filter_map(|set| set.iter().find(|(name, _)| name == knob.name)).collect();
+                assert!(
+                    values.len() >= 8 && values.iter().any(|one| one != &values[0]),
+                    "{} {}",
+                    algorithm.name,
+                    knob.name
+                );
+            }
+        }
+        let draw = |seed| ParamSampler::new(registry.find("seda").unwrap(), 1.0, seed).sample(&Params::new());
+        assert_eq!(draw(7), draw(7));
+        assert_ne!(draw(7), draw(8));
+    }
+}

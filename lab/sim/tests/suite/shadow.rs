@@ -1,0 +1,106 @@
+//! Rehearsals in the simulator: what they foresee against what enforcement refuses of the same requests, in four scenarios.
+
+use leeward_core::units::{Cost, Nanos, Rate, Tenant};
+use leeward_sim::config::{RequestKind, RequestKinds, Segment, Workload};
+use leeward_sim::{RunOutcome, SimConfig, SimError, service_time::ServiceTime, simulate};
+
+fn run(name: &str, config: &SimConfig) -> Result<RunOutcome, SimError> {
+    let registry = leeward_controllers::builtin();
+    let algorithm = registry.find(name).unwrap();
+    let outcome = simulate(config, algorithm, &algorithm.params(&[]).unwrap())?;
+    assert_eq!(outcome.violations, [""; 0]);
+    Ok(outcome)
+}
+
+/// The testbed without warm-up: in a server that drowns, what is received late was sent long before.
+fn config(demand: f64, kinds: Vec<RequestKind>) -> SimConfig {
+    SimConfig {
+        warmup: Nanos::from_millis(50),
+        duration: Nanos::from_millis(250),
+        kinds: RequestKinds(kinds),
+        ..SimConfig::testbed(ServiceTime::Exponential(Nanos::from_micros(10)), demand)
+    }
+}
+
+/// Twice the capacity for 10 ms in each 50 ms, and half of it between.
+fn bursts() -> SimConfig {
+    let config = config(1.0, Vec::new());
+    let capacity = config.workload.demand[0].rate.0;
+    let segment = |at: u64, factor: f64| Segment { from: Nanos::from_millis(at), rate: Rate(capacity * factor) };
+    let demand = (0..5).flat_map(|burst| [segment(burst * 50, 2.0), segment(burst * 50 + 10, 0.5)]).collect();
+    SimConfig { workload: Workload { demand, ..config.workload.clone() }, ..config }
+}
+
+/// Ten tenants, the first of which asks for as much as all others.
+fn tenants() -> SimConfig {
+    let tenant = |number: u32| {
+        let share = if number == 0 { 0.5 } else { 0.5 / 9.0 };
+        RequestKind { tenant: Tenant(number + 1), ..RequestKind::new(&format!("t{number}"), share) }
+    };
+    config(1.5, (0..10).map(tenant).collect())
+}
+
+fn costs() -> SimConfig {
+    let dear = ServiceTime::Exponential(Nanos::from_micros(100));
+    let kinds = vec![
+        RequestKind { cost: Cost(10), service: Some(dear), ..RequestKind::new("dear", 0.1) },
+        RequestKind {
+            service: Some(ServiceTime::Exponential(Nanos::from_micros(10))),
+            ..RequestKind::new("cheap", 0.9)
+        },
+    ];
+    let mut config = config(1.0, kinds);
+    config.slo = Nanos::from_millis(1);
+    let capacity = config.server.capacity(config.kinds.mean(&config.workload.service));
+    config.workload.demand[0].rate = Rate(capacity.0 * 1.5);
+    config
+}
+
+#[test]
+fn rehearsals_foresee_what_enforcement_refuses() {
+    for (name, config) in
+        [("steady", config(1.5, Vec::new())), ("bursts", bursts()), ("tenants", tenants()), ("costs", costs())]
+    {
+        let enforced = run("edge", &config).unwrap();
+        let rehearsed = run("edge", &SimConfig { enforced: 0, ..config }).unwrap();
+        assert_eq!((rehearsed.server.rejected, enforced.server.foreseen), (0, 0), "{name}");
+        let share = |part: u64, of: &RunOutcome| part as f64 / of.server.received as f64;
+        let refused = share(enforced.server.rejected, &enforced);
+        let foreseen = share(rehearsed.server.foreseen, &rehearsed);
+        println!("{name}: {:.1} % refused, {:.1} % foreseen", refused * 100.0, foreseen * 100.0);
+        assert!(refused > 0.05, "{name}: no overload");
+        assert!((0.8..=1.2).contains(&(foreseen / refused)), "{name}: {foreseen} foreseen, {refused} refused");
+    }
+}
+
+#[test]
+fn a_share_of_the_clients_is_refused_in_earnest() {
+    let foreseen = |enforced: u8| run("edge", &SimConfig { enforced, ..config(1.5, Vec::new()) }).unwrap().server;
+    let (shadow, part) = (foreseen(0), foreseen(30));
+    assert!(part.rejected > 0 && part.rejected < part.foreseen, "{part:?}");
+    let share = part.rejected as f64 / part.foreseen as f64;
+    assert!((0.2..0.4).contains(&share), "{share} of the refusals are for 30 % of the clients");
+    assert_eq!((shadow.rejected, shadow.foreseen > 0), (0, true));
+    // What is refused is not executed: more of the requests that were sent are read.
+    assert!(part.received > shadow.received, "{part:?} {shadow:?}");
+}
+
+#[test]
+fn nothing_is_foreseen_where_nothing_would_be_refused() {
+    let outcome = run("edge", &SimConfig { enforced: 0, ..config(0.5, Vec::new()) }).unwrap().server;
+    assert!(outcome.foreseen * 1_000 < outcome.received, "{outcome:?}");
+}
+
+#[test]
+fn what_cannot_be_rehearsed_is_refused_in_words() {
+    let refused =
+        |name: &str, config: SimConfig| run(name, &SimConfig { enforced: 50, ..config }).unwrap_err().to_string();
+    assert!(refused("breakwater", config(1.0, Vec::new())).contains("`breakwater` gives credits"));
+    let replicas = leeward_sim::config::Replicas {
+        servers: 2,
+        first: leeward_sim::config::FirstServer::InTurn,
+        credit_timeout: None,
+    };
+    let words = refused("edge", SimConfig { replicas: Some(replicas), ..config(1.0, Vec::new()) });
+    assert!(words.contains("a rehearsal is of one server"), "{words}");
+}

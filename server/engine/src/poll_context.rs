@@ -1,0 +1,141 @@
+//! Means of a protocol while it handles one connection.
+
+use crate::free_buffers::{self, FreeBuffers};
+use crate::job::{ConnectionId, Job, ReplyAddress};
+use crate::limits::Limits;
+use leeward_core::server::{Admission, RejectReason};
+use leeward_core::units::{Method, Nanos, Time};
+use leeward_host::{ConnectionContext, Counters, FastRng, add};
+use leeward_observe::{Answer, Decision, DecisionReason, LifecycleStage, WaitStage, Watch};
+use leeward_runtime::cores::Shared;
+use leeward_runtime::tasks::Work;
+use leeward_wire::RejectCode;
+
+/// A look at one connection, whose requests are `C`: its core's means, and the connection's output.
+pub struct PollContext<'a, C> {
+    /// Now.
+    pub now: Time,
+    /// How long what came last had waited since its packet arrived.
+    pub wait: Nanos,
+    /// The connection.
+    pub id: ConnectionId,
+    /// Its core.
+    pub core: usize,
+    /// Bounds of the connection.
+    pub limits: &'a Limits,
+    /// The core's counters.
+    pub counters: &'a Counters,
+    /// Buffers to use again.
+    pub free_buffers: &'a mut FreeBuffers,
+    pub(crate) out: &'a mut Vec<u8>,
+    pub(crate) longest_answer: usize,
+    pub(crate) is_stopping: bool,
+    pub(crate) admission: &'a mut dyn Admission,
+    pub(crate) rng: &'a mut FastRng,
+    pub(crate) shared: &'a Shared<Job<C>>,
+    pub(crate) watch: Option<&'a Watch>,
+}
+
+impl<C> PollContext<'_, C> {
+    /// The longest answer that there is memory for, in bytes, if the protocol [bounds](crate::Protocol::BOUNDS_ANSWERS) its answers.
+    pub fn longest_answer(&self) -> usize {
+        self.longest_answer
+    }
+
+    /// Says `words` that have a buffer of their own. A long answer is not copied for it.
+    pub fn write_owned(&mut self, words: Vec<u8>) {
+        if self.out.is_empty() && words.len() >= free_buffers::LARGEST {
+            *self.out = words;
+        } else {
+            self.out.extend_from_slice(&words);
+            self.free_buffers.keep(words);
+        }
+    }
+
+    /// When what came last had come.
+    pub fn arrival(&self) -> Time {
+        Time(self.now.0.saturating_sub(self.wait.0))
+    }
+
+    /// Counts a request that was executed, whether it has `succeeded` or not, and is answered `sojourn` after it came; of a method, if
+    /// there is the one that it names.
+    pub fn count_completed(&self, method: Option<Method>, succeeded: bool, sojourn: Nanos) {
+        let answer = Answer::classify(succeeded, sojourn <= self.limits.slo);
+        self.counters.complete(answer, sojourn);
+        if let Some(watch) = self.watch {
+            match method {
+                Some(method) => watch.record_answer(self.core, method, answer),
+                None => watch.record_unknown_answer(self.core, answer),
+            }
+        }
+    }
+
+    /// Counts a request that has come.
+    pub fn count_received(&self) {
+        add(&self.counters.received, 1);
+        if let Some(watch) = self.watch {
+            watch.record_wait(self.core, WaitStage::Socket, self.wait);
+        }
+    }
+
+    /// Counts a request that is dropped `sojourn` after it came. Whatever the controller did not refuse is kept for those who ask
+    /// why: a controller's refusals are kept where it makes them.
+    pub fn count_refused(&self, reason: RejectCode, sojourn: Nanos) {
+        self.counters.reject(reason);
+        let Some(watch) = self.watch else { return };
+        let (reason, moment) = match reason {
+            RejectCode::Lock => (DecisionReason::Lock, LifecycleStage::Execution),
+            RejectCode::NoCredit => (DecisionReason::Credit, LifecycleStage::Arrival),
+            RejectCode::ShuttingDown => (DecisionReason::Stopping, LifecycleStage::Arrival),
+            RejectCode::Cancelled => (DecisionReason::Cancelled, LifecycleStage::Dequeue),
+            _ => return,
+        };
+        let mut decision = Decision::rejected(self.now, reason);
+        (decision.stage, decision.wait, decision.delay) = (moment, sojourn, self.delay());
+        watch.record_rejection(self.core, &decision);
+    }
+
+    /// Counts a request that is dropped because the controller says so, and says under which reason.
+    pub fn count_controller_reject(&self, reason: RejectReason) -> RejectCode {
+        let reason = RejectCode::from(reason);
+        self.counters.reject(reason);
+        reason
+    }
+
+    /// Queues a call on this core.
+    pub(crate) fn queue(&mut self, call: C, is_admitted: bool) {
+        let parcel = ReplyAddress { core: self.core, connection: self.id };
+        let job = Job { reply_to: parcel, arrival: self.arrival(), queued: self.now, is_admitted, call };
+        self.shared.queues.push(self.core, self.now, Work::Job(job));
+    }
+}
+
+impl<C> ConnectionContext for PollContext<'_, C> {
+    fn now(&self) -> Time {
+        self.now
+    }
+
+    fn delay(&self) -> Nanos {
+        self.shared.delay(self.now)
+    }
+
+    fn random(&mut self) -> u64 {
+        self.rng.next_u64()
+    }
+
+    fn is_stopping(&self) -> bool {
+        self.is_stopping
+    }
+
+    fn admission(&mut self) -> &mut dyn Admission {
+        self.admission
+    }
+
+    fn refusal(&self) -> Option<u64> {
+        self.watch.and_then(|watch| watch.last_rejection(self.core)).map(|id| id.0)
+    }
+
+    fn out(&mut self) -> &mut Vec<u8> {
+        self.out
+    }
+}

@@ -1,0 +1,240 @@
+//! Rehearsals in virtual time: a server of a few cores that reads requests when one of them is free. What a controller foresees in a server that
+//! drowns is held against what it refuses of the same requests in one that does not.
+
+use super::*;
+use leeward_core::params::Params;
+use leeward_core::registry::Environment;
+use leeward_core::server::{Outcome, SessionSlot};
+use leeward_core::units::{CreditId, Method, Tenant};
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+
+const CORES: usize = 2;
+const MEAN_NS: f64 = 100_000.0;
+/// Reading, deciding and answering take as much of a core for each request, refused or not.
+const BESIDE_NS: u64 = 5_000;
+const SLO: Nanos = Nanos::from_millis(2);
+const SESSIONS: u32 = 50;
+const SECOND: u64 = 1_000_000_000;
+
+struct TestRng(u64);
+
+impl TestRng {
+    fn bits(&mut self) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0.wrapping_mul(0x2545_F491_4F6C_DD1D)
+    }
+
+    fn exponential(&mut self, mean: f64) -> f64 {
+        let uniform = (self.bits() >> 11) as f64 / (1_u64 << 53) as f64;
+        -mean * (1.0 - uniform).ln()
+    }
+}
+
+/// A request as its client sends it.
+struct Request {
+    arrival: u64,
+    service: u64,
+    session: u32,
+    method: u32,
+    tenant: u32,
+}
+
+/// Method, tenant, and how much longer than others it takes.
+type RequestShape = fn(u64) -> (u32, u32, f64);
+
+const PLAIN: RequestShape = |_| (1, 0, 1.0);
+
+/// Requests of two seconds, at a demand over the capacity that depends on the time.
+fn requests(demand: fn(u64) -> f64, dress: RequestShape, mean_factor: f64) -> Vec<Request> {
+    let (mut draw, mut now, mut all) = (TestRng(7), 0.0, Vec::new());
+    let occupied = MEAN_NS * mean_factor + BESIDE_NS as f64;
+    while now < 2e9 {
+        now += draw.exponential(occupied / CORES as f64 / demand(now as u64));
+        let (method, tenant, factor) = dress(draw.bits() >> 32);
+        let service = draw.exponential(MEAN_NS * factor) as u64 + 1;
+        let session = (draw.bits() >> 32) as u32 % SESSIONS;
+        all.push(Request { arrival: now as u64, service, session, method, tenant });
+    }
+    all
+}
+
+/// Fates of the requests that came in the second second.
+#[derive(Debug, Default)]
+struct Outcomes {
+    arrivals: u64,
+    refused: u64,
+    shadow_rejected: u64,
+}
+
+impl Outcomes {
+    fn share(&self, of: u64) -> f64 {
+        of as f64 / self.arrivals as f64
+    }
+}
+
+/// Plays requests to a controller that refuses (`None`), or rehearses and refuses this share.
+fn simulate(name: &str, requests: &[Request], percent: Option<u8>) -> Outcomes {
+    let registry = leeward_controllers::builtin();
+    let algorithm = registry.find(name).unwrap();
+    let environment = Environment::new(CORES as u32, Nanos::from_micros(10), SLO);
+    let watch = Arc::new(Watch::new(CORES, 64));
+    let halves = algorithm.server(&Params::default(), &environment).unwrap();
+    let mut halves = crate::with_watch(halves, &watch, crate::ControllerBounds::default());
+    let idle = Arc::new(AtomicU64::new(0));
+    let mut rehearsal = None;
+    if let Some(percent) = percent {
+        let (rehearsed, of) = ShadowMode::of(halves, percent, Some(Arc::clone(&watch)));
+        let told = Arc::clone(&idle);
+        of.set_idle_source(move || Nanos(told.load(Ordering::Relaxed)));
+        (halves, rehearsal) = (rehearsed, Some(of));
+    }
+    let foreseen = || rehearsal.as_ref().map_or(0, ShadowMode::shadow_rejections);
+    let mut sessions: Vec<_> = (0..SESSIONS)
+        .map(|number| {
+            let core = CoreId(number % CORES as u32);
+            let mut session = Session::new(SessionSlot(number / CORES as u32), core);
+            halves.cores[core.0 as usize].open(&mut session, &Registration { now: Time::ZERO, demand: 0 });
+            session
+        })
+        .collect();
+    let mut free: BinaryHeap<Reverse<u64>> = (0..CORES).map(|_| Reverse(0)).collect();
+    let mut out = Vec::new();
+    let (mut draw, mut fates, mut signals, mut next_tick) =
+        (TestRng(11), Outcomes::default(), Signals::idle(Time::ZERO), 0);
+    let mut before = None;
+    for request in requests {
+        let Reverse(worker) = free.pop().unwrap();
+        let now = worker.max(request.arrival);
+        idle.fetch_add(now - worker, Ordering::Relaxed);
+        out.sort_by_key(|(ends, ..): &(u64, usize, _, u64)| Reverse(*ends));
+        while out.last().is_some_and(|(ends, ..)| *ends <= now) {
+            let (ends, of, ticket, came) = out.pop().unwrap();
+            signals.completions += 1;
+            let sojourn = Nanos(ends - came);
+            let departure = Departure { now: Time(ends), outcome: Outcome::Completed, sojourn, credit: CreditId::NONE };
+            let session: &mut Session = &mut sessions[of];
+            let _ = session.reply(halves.cores[session.core.0 as usize].as_mut(), ticket, &departure);
+        }
+        let age = Nanos(now - request.arrival);
+        signals.arrivals += 1;
+        if now >= next_tick {
+            halves.control.tick(&Signals { now: Time(now), packet_delay: age, ..signals });
+            (signals, next_tick) = (Signals::idle(Time::ZERO), now + halves.control.period().0);
+            for (core, half) in halves.cores.iter_mut().enumerate() {
+                for _ in 0..64 {
+                    let Some(slot) = half.next_to_wake(draw.bits()) else { break };
+                    let session =
+                        sessions.iter_mut().find(|session| session.slot == slot && session.core.0 as usize == core);
+                    let Some(session) = session else { break };
+                    let _ = half.wake(session, Time(now));
+                }
+            }
+        }
+        let counts = request.arrival > SECOND;
+        if counts && before.is_none() {
+            before = Some(foreseen());
+        }
+        let of = request.session as usize;
+        let core = sessions[of].core.0 as usize;
+        let arrival = Arrival::new(Time(now))
+            .with_delay(age)
+            .with_age(age)
+            .with_random(draw.bits())
+            .with_method(Method(request.method))
+            .with_tenant(Tenant(request.tenant));
+        let (mut verdict, ticket) = sessions[of].request(halves.cores[core].as_mut(), &arrival);
+        if verdict == Verdict::Admit {
+            verdict = halves.cores[core].on_dequeue(age);
+        }
+        fates.arrivals += u64::from(counts);
+        if verdict == Verdict::Admit {
+            watch.record_answer(core, Method(request.method), leeward_observe::Answer::InTime);
+            watch.record_cost(core, Method(request.method), Nanos(request.service));
+            let ends = now + BESIDE_NS + request.service;
+            free.push(Reverse(ends));
+            out.push((ends, of, ticket, request.arrival));
+        } else {
+            fates.refused += u64::from(counts);
+            signals.rejections += 1;
+            let departure =
+                Departure { now: Time(now), outcome: Outcome::Rejected, sojourn: age, credit: CreditId::NONE };
+            let _ = sessions[of].reply(halves.cores[core].as_mut(), ticket, &departure);
+            free.push(Reverse(now + BESIDE_NS));
+        }
+    }
+    fates.shadow_rejected = foreseen() - before.unwrap_or(0);
+    fates
+}
+
+const STEADY: fn(u64) -> f64 = |_| 1.5;
+/// Twice the capacity for 20 ms in each 100 ms, and half of it between.
+const BURSTS: fn(u64) -> f64 = |now| if now % 100_000_000 < 20_000_000 { 3.0 } else { 0.7 };
+
+#[test]
+fn a_rehearsal_foresees_what_enforcement_refuses() {
+    // One request of ten takes twenty times as long, and has a method of its own.
+    const MIXED: RequestShape = |bits| if bits.is_multiple_of(10) { (2, 0, 10.0) } else { (1, 0, 0.5) };
+    // Half of the requests are one tenant's.
+    const TENANTS: RequestShape = |bits| if bits % 2 == 0 { (1, 1, 1.0) } else { (1, 2 + (bits >> 8) as u32 % 9, 1.0) };
+    let scenes = [
+        ("steady", STEADY, PLAIN, 1.0),
+        ("bursts", BURSTS, PLAIN, 1.0),
+        ("mixed", STEADY, MIXED, 1.45),
+        ("tenants", STEADY, TENANTS, 1.0),
+    ];
+    for name in ["edge", "auto"] {
+        for (scene, demand, dress, factor) in scenes {
+            let requests = requests(demand, dress, factor);
+            let (enforced, rehearsed) = (simulate(name, &requests, None), simulate(name, &requests, Some(0)));
+            let (refused, foreseen) = (enforced.share(enforced.refused), rehearsed.share(rehearsed.shadow_rejected));
+            println!("{name} {scene}: {:.1} % refused, {:.1} % foreseen", refused * 100.0, foreseen * 100.0);
+            assert!(refused > 0.05 && rehearsed.refused == 0, "{name} {scene}: {enforced:?} {rehearsed:?}");
+            assert!((0.8..=1.2).contains(&(foreseen / refused)), "{name} {scene}: {enforced:?} {rehearsed:?}");
+        }
+    }
+}
+
+#[test]
+fn refusals_happen_to_a_share_and_to_the_same() {
+    let requests = requests(STEADY, PLAIN, 1.0);
+    let part = simulate("edge", &requests, Some(30));
+    let share = part.refused as f64 / (part.refused + part.shadow_rejected) as f64;
+    assert!((0.2..0.4).contains(&share), "{part:?}");
+    let all = simulate("edge", &requests, Some(100));
+    assert!(all.shadow_rejected == 0 && all.refused > 0, "{all:?}");
+}
+
+#[test]
+fn nothing_is_foreseen_where_nothing_would_be_refused() {
+    let requests = requests(|_| 0.5, PLAIN, 1.0);
+    for name in ["edge", "auto"] {
+        let fates = simulate(name, &requests, Some(0));
+        assert!(fates.arrivals > 1_000 && fates.shadow_rejected * 1_000 < fates.arrivals, "{name}: {fates:?}");
+    }
+}
+
+#[test]
+fn a_session_that_has_gone_is_no_concern_of_the_next_in_its_place() {
+    let registry = leeward_controllers::builtin();
+    let environment = Environment::new(1, Nanos::from_micros(10), SLO);
+    let halves = registry.find("auto").unwrap().server(&Params::default(), &environment).unwrap();
+    let (mut halves, rehearsal) = ShadowMode::of(halves, 0, None);
+    let half = &mut halves.cores[0];
+    for number in 0..1_000_u64 {
+        let now = Time(number * 3_000);
+        let mut session = Session::new(SessionSlot(0), CoreId(0));
+        half.open(&mut session, &Registration { now, demand: 0 });
+        // A debug build's tickets know their session.
+        let (verdict, ticket) = session.request(half.as_mut(), &Arrival::new(now));
+        assert_eq!(verdict, Verdict::Admit);
+        if number % 3 > 0 {
+            let departure = Departure { now, outcome: Outcome::Completed, sojourn: Nanos(1), credit: CreditId::NONE };
+            assert_eq!(session.reply(half.as_mut(), ticket, &departure), Feedback::NONE);
+        }
+        half.close(&mut session, now);
+    }
+    assert_eq!((halves.control.gauges().credit_pool, rehearsal.name()), (None, "shadow"));
+}

@@ -1,0 +1,181 @@
+//! Reasons for which there is no session, or none any more: as a name that is counted, and in words that say what to do.
+
+use rustls::{AlertDescription, CertificateError, Error, InvalidMessage, OtherError};
+
+/// End of a session that is no proper end.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{message}")]
+pub struct TlsError {
+    /// The reason, to count.
+    pub reason: TlsErrorReason,
+    /// The reason, for people.
+    pub message: String,
+}
+
+/// Kind of a session's end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[non_exhaustive]
+pub enum TlsErrorReason {
+    /// The peer speaks something else than TLS.
+    Plaintext,
+    /// The peer has no certificate, and needs one.
+    NoCertificate,
+    /// An authority that is not trusted here has signed the peer's certificate.
+    UnknownIssuer,
+    /// The peer's certificate is not valid any more, or not yet.
+    Expired,
+    /// The peer's certificate is for another name.
+    WrongName,
+    /// The peer's certificate is wrong in another way.
+    BadCertificate,
+    /// The peer has refused this side.
+    RefusedByPeer,
+    /// The sides have no version, cipher or protocol in common.
+    Incompatible,
+    /// Bytes that TLS does not allow.
+    Garbage,
+    /// Any other.
+    Other,
+}
+
+impl TlsErrorReason {
+    /// The reason as statistics name it.
+    pub fn name(self) -> &'static str {
+        match self {
+            TlsErrorReason::Plaintext => "plaintext",
+            TlsErrorReason::NoCertificate => "no-certificate",
+            TlsErrorReason::UnknownIssuer => "unknown-issuer",
+            TlsErrorReason::Expired => "expired",
+            TlsErrorReason::WrongName => "wrong-name",
+            TlsErrorReason::BadCertificate => "bad-certificate",
+            TlsErrorReason::RefusedByPeer => "refused-by-peer",
+            TlsErrorReason::Incompatible => "incompatible",
+            TlsErrorReason::Garbage => "garbage",
+            TlsErrorReason::Other => "other",
+        }
+    }
+}
+
+/// Side of a connection, whose words differ.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Side {
+    Client,
+    Server,
+}
+
+impl Side {
+    fn peer(self) -> &'static str {
+        match self {
+            Side::Client => "the server",
+            Side::Server => "the client",
+        }
+    }
+}
+
+impl TlsError {
+    pub(crate) fn new(reason: TlsErrorReason, words: impl Into<String>) -> Self {
+        TlsError { reason, message: words.into() }
+    }
+
+    /// The server has answered in something else than TLS.
+    pub(crate) fn plaintext() -> Self {
+        TlsError::new(
+            TlsErrorReason::Plaintext,
+            "the server speaks no TLS at this port: connect without TLS, or serve with --tls-cert and --tls-key",
+        )
+    }
+
+    /// From what rustls says on this side.
+    pub(crate) fn from_rustls(error: &Error, side: Side) -> Self {
+        let peer = side.peer();
+        match error {
+            Error::NoCertificatesPresented => {
+                TlsError::new(TlsErrorReason::NoCertificate, format!("{peer} has shown no certificate"))
+            }
+            Error::InvalidCertificate(wrong) => certificate_error(wrong, peer),
+            Error::AlertReceived(alert) => alert_error(*alert, side),
+            Error::PeerIncompatible(_) | Error::NoApplicationProtocol => TlsError::new(
+                TlsErrorReason::Incompatible,
+                format!("{peer} and this side have nothing in common: {error}"),
+            ),
+            // Whoever answers a hello in another protocol has a first byte that is no record's type.
+            Error::InvalidMessage(InvalidMessage::InvalidContentType) if side == Side::Client => TlsError::plaintext(),
+            Error::InvalidMessage(_)
+            | Error::InappropriateMessage { .. }
+            | Error::InappropriateHandshakeMessage { .. }
+            | Error::DecryptError
+            | Error::PeerSentOversizedRecord
+            | Error::PeerMisbehaved(_) => TlsError::new(TlsErrorReason::Garbage, format!("{peer} breaks TLS: {error}")),
+            _ => TlsError::new(TlsErrorReason::Other, format!("TLS with {peer}: {error}")),
+        }
+    }
+}
+
+fn certificate_error(wrong: &CertificateError, peer: &str) -> TlsError {
+    let (reason, words) = match wrong {
+        CertificateError::UnknownIssuer | CertificateError::BadSignature => (
+            TlsErrorReason::UnknownIssuer,
+            format!("{peer}'s certificate is signed by nobody whom this side trusts (the file of authorities)"),
+        ),
+        CertificateError::Expired
+        | CertificateError::ExpiredContext { .. }
+        | CertificateError::NotValidYet
+        | CertificateError::NotValidYetContext { .. } => {
+            (TlsErrorReason::Expired, format!("{peer}'s certificate is not valid at this time: {wrong}"))
+        }
+        CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. } => (
+            TlsErrorReason::WrongName,
+            format!("{peer}'s certificate is for another name: {wrong}; --tls-name says which name to expect"),
+        ),
+        CertificateError::Other(OtherError(inner)) if is_ca_certificate(inner.as_ref()) => (
+            TlsErrorReason::BadCertificate,
+            format!(
+                "{peer}'s certificate is one of an authority (CA:TRUE), such as `openssl req -x509` makes: have it sign \
+                 another one for {peer}"
+            ),
+        ),
+        _ => (TlsErrorReason::BadCertificate, format!("{peer}'s certificate: {wrong}")),
+    };
+    TlsError::new(reason, words)
+}
+
+/// Whether a certificate was refused because its owner may only sign others.
+fn is_ca_certificate(error: &(dyn std::error::Error + Send + Sync + 'static)) -> bool {
+    matches!(error.downcast_ref(), Some(webpki::Error::CaUsedAsEndEntity))
+}
+
+fn alert_error(alert: AlertDescription, side: Side) -> TlsError {
+    let peer = side.peer();
+    let why = match (alert, side) {
+        (AlertDescription::CertificateRequired, _) => "it wants a certificate (--tls-cert, --tls-key)".into(),
+        (AlertDescription::UnknownCA | AlertDescription::DecryptError, Side::Client) => {
+            "it does not trust whoever signed this client's certificate".into()
+        }
+        (AlertDescription::UnknownCA | AlertDescription::DecryptError, Side::Server) => {
+            "it does not trust whoever signed this server's certificate".into()
+        }
+        (AlertDescription::CertificateExpired, _) => "the certificate shown to it has expired".into(),
+        (AlertDescription::BadCertificate, _) => "the certificate shown to it is wrong for it".into(),
+        (AlertDescription::NoApplicationProtocol, _) => "it speaks another protocol over TLS".into(),
+        (AlertDescription::HandshakeFailure | AlertDescription::ProtocolVersion, _) => {
+            format!("no version or cipher in common ({alert:?})")
+        }
+        _ => format!("{alert:?}"),
+    };
+    TlsError::new(TlsErrorReason::RefusedByPeer, format!("{peer} has refused the TLS session: {why}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::Arc;
+
+    #[test]
+    fn an_authoritys_own_certificate_is_refused_in_words() {
+        let wrong = CertificateError::Other(OtherError(Arc::new(webpki::Error::CaUsedAsEndEntity)));
+        let TlsError { reason, message: words } =
+            TlsError::from_rustls(&Error::InvalidCertificate(wrong), Side::Client);
+        assert_eq!(reason, TlsErrorReason::BadCertificate);
+        assert!(words.contains("CA:TRUE") && words.contains("sign another one for the server"), "{words}");
+    }
+}

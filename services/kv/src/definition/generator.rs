@@ -1,0 +1,241 @@
+//! Requests for pairs as the load generator sends them, and the pairs that a store is filled with before.
+
+use super::mix::{PAIRS, PairWorkload, Pairs};
+use crate::service::{GET, GET_MANY, SET};
+use crate::store::{RequestContext, Store, Write, WriteOutcome};
+use leeward_rpc::generator::RequestGenerator;
+use leeward_rpc::wire::Method;
+use leeward_services::definition::{PrepareError, Target};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+/// Asks for pairs: one or several, or stores one, as the request's bits say.
+#[derive(Clone, Debug)]
+pub(super) struct KvGenerator {
+    pairs: Pairs,
+    /// Reads of several keys, ready to be sent: looking up dozens of keys all over the memory for each request would make the
+    /// clients the bottleneck.
+    reads: Vec<Vec<u8>>,
+}
+
+/// Reads that are made ready: with two dozen keys each they fit into a CPU's cache, and ask for half as many pairs as there are.
+const READY: u64 = 2_048;
+
+impl KvGenerator {
+    /// For such pairs.
+    pub(super) fn new(service: impl Into<PairWorkload>) -> Self {
+        let pairs = Pairs::new(service);
+        let read = |bits| {
+            let mut payload = Vec::new();
+            pairs.draw_read(bits).for_each(|number| push_key(&pairs, number, &mut payload));
+            payload
+        };
+        let reads = if pairs.workload().keys > 1 { (0..READY).map(read).collect() } else { Vec::new() };
+        KvGenerator { pairs, reads }
+    }
+
+    /// The pairs.
+    pub(super) fn pairs(&self) -> &Pairs {
+        &self.pairs
+    }
+}
+
+impl RequestGenerator for KvGenerator {
+    fn generate(&self, random: u64, payload: &mut Vec<u8>) -> Method {
+        let request = self.pairs.draw(random);
+        match request.write {
+            None if self.reads.is_empty() => {
+                payload.extend_from_slice(self.pairs.key(request.number));
+                GET
+            }
+            None => {
+                payload.extend_from_slice(&self.reads[(random % READY) as usize]);
+                GET_MANY
+            }
+            Some(length) => {
+                set(&self.pairs, request.number, length, random as u8, payload);
+                SET
+            }
+        }
+    }
+
+    /// Looks at the form: whether a pair is there is the store's affair, which may have had to evict it.
+    fn is_answer(&self, _: u64, method: Method, answer: &[u8]) -> bool {
+        match method {
+            SET => answer == [1],
+            GET_MANY => (0..self.pairs.workload().keys).try_fold(answer, |rest, _| after_value(rest)) == Some(&[]),
+            _ => matches!(answer, [0] | [1, ..]),
+        }
+    }
+}
+
+/// The rest of an answer to [`GET_MANY`] behind its first value, if it has one.
+fn after_value(answer: &[u8]) -> Option<&[u8]> {
+    match answer.split_first()? {
+        (0, rest) => Some(rest),
+        (1, rest) => {
+            let (length, rest) = rest.split_first_chunk::<4>()?;
+            rest.get(u32::from_le_bytes(*length) as usize..)
+        }
+        _ => None,
+    }
+}
+
+/// Appends a key with its length before it.
+fn push_key(pairs: &Pairs, number: u32, payload: &mut Vec<u8>) {
+    let key = pairs.key(number);
+    // It has at most 250 bytes.
+    payload.push(key.len() as u8);
+    payload.extend_from_slice(key);
+}
+
+/// A `set` request's argument.
+fn set(pairs: &Pairs, number: u32, length: usize, fill: u8, payload: &mut Vec<u8>) {
+    push_key(pairs, number, payload);
+    payload.resize(payload.len() + length, fill);
+}
+
+/// Stores all pairs with the values that they have in the beginning.
+///
+/// # Errors
+/// The store has no room for them.
+pub(super) fn fill(store: &Store, pairs: &Pairs) -> Result<(), &'static str> {
+    let (visit, mut value) = (RequestContext::at(0), Vec::new());
+    for number in 0..PAIRS {
+        value.clear();
+        value.resize(pairs.initial_value_len(number), 0);
+        let outcome = store.write(pairs.key(number), &value, &Write::default(), &visit);
+        if !matches!(outcome, Ok(WriteOutcome::Stored { .. })) {
+            return Err("the store has no room for the pairs");
+        }
+    }
+    Ok(())
+}
+
+/// Threads that fill a server: as many pairs are under way at once.
+const FILL_THREADS: usize = 12;
+/// Times that a pair is tried which the server is too busy for, a hundred microseconds apart: a controller at its start may be.
+const ATTEMPTS: usize = 10_000;
+
+/// Stores all pairs at a running server.
+///
+/// # Errors
+/// The server does not answer, or is no key-value service, or rejects again and again.
+pub(super) fn fill_server(server: &Target<'_>, pairs: &Pairs) -> Result<(), PrepareError> {
+    let write = |number, length, payload: &mut Vec<u8>| self::set(pairs, number, length, 0, payload);
+    store_all(server, pairs, "kv", write)
+}
+
+/// Stores all pairs at a running server of `service`, whose [`SET`] has the argument that `set` writes of a pair's number and
+/// the length of its value.
+///
+/// # Errors
+/// The server does not answer, or is no such service, or rejects again and again.
+pub fn store_all(
+    server: &Target<'_>,
+    pairs: &Pairs,
+    service: &'static str,
+    set: impl Fn(u32, usize, &mut Vec<u8>) + Sync,
+) -> Result<(), PrepareError> {
+    let address = server.address;
+    let fail = |reason| PrepareError::Server { step: "filling", address, reason, service };
+    let client = server.client().map_err(fail)?;
+    let next = AtomicU32::new(0);
+    let filling = || -> Result<(), String> {
+        loop {
+            let number = next.fetch_add(1, Ordering::Relaxed);
+            if number >= PAIRS {
+                return Ok(());
+            }
+            let mut payload = Vec::new();
+            set(number, pairs.initial_value_len(number), &mut payload);
+            let mut attempts = 0;
+            while let Err(error) = client.call_blocking(SET, payload.clone()) {
+                attempts += 1;
+                // Storing the same twice does no harm.
+                if !error.is_overload() || attempts == ATTEMPTS {
+                    // The others need not go on.
+                    next.store(PAIRS, Ordering::Relaxed);
+                    return Err(error.to_string());
+                }
+                std::thread::sleep(Duration::from_micros(100));
+            }
+        }
+    };
+    let outcome = std::thread::scope(|scope| {
+        let threads: Vec<_> = (0..FILL_THREADS).map(|_| scope.spawn(filling)).collect();
+        let ended = |thread: std::thread::ScopedJoinHandle<'_, _>| thread.join().unwrap_or(Err("a defect".into()));
+        threads.into_iter().map(ended).collect::<Vec<Result<(), String>>>().into_iter().collect::<Result<(), String>>()
+    });
+    client.shut_down();
+    outcome.map_err(fail)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::mix::PairMix;
+    use super::*;
+    use crate::store::StoreConfig;
+
+    #[test]
+    fn the_same_bits_ask_the_same_and_keys_are_those_that_are_stored() {
+        for mix in PairMix::ALL {
+            let asks = KvGenerator::new(mix);
+            let ask = |bits| {
+                let mut payload = Vec::new();
+                (asks.generate(bits, &mut payload), payload)
+            };
+            assert_eq!(ask(7), ask(7));
+            for bits in 0..1000 {
+                let (method, payload) = ask(bits);
+                let key = asks.pairs().key(asks.pairs().draw(bits).number);
+                let written = if method == GET { &payload[..] } else { &payload[1..=usize::from(payload[0])] };
+                assert_eq!(written, key);
+            }
+        }
+    }
+
+    #[test]
+    fn a_read_of_several_names_each() {
+        let asks = KvGenerator::new(PairWorkload { mix: PairMix::Usr, keys: 24 });
+        let reads = (0..200).filter(|bits| asks.pairs().draw(*bits).write.is_none());
+        for bits in reads {
+            let mut payload = Vec::new();
+            assert_eq!(asks.generate(bits, &mut payload), GET_MANY);
+            let mut rest = &payload[..];
+            for number in asks.pairs().draw_read(bits % READY) {
+                let (key, behind) = rest[1..].split_at(usize::from(rest[0]));
+                assert_eq!(key, asks.pairs().key(number));
+                rest = behind;
+            }
+            assert_eq!(rest, b"");
+        }
+    }
+
+    #[test]
+    fn a_store_is_filled_whatever_the_mix() {
+        for mix in PairMix::ALL {
+            let store = Store::new(&StoreConfig { memory: 1 << 30, ..StoreConfig::default() }).unwrap();
+            fill(&store, &Pairs::new(mix)).unwrap();
+            assert_eq!(store.usage().items, PAIRS as usize);
+        }
+    }
+
+    #[test]
+    fn answers_are_known_by_their_form() {
+        let asks = KvGenerator::new(PairWorkload { mix: PairMix::Usr, keys: 2 });
+        let right: [(Method, &[u8]); 5] =
+            [(SET, &[1]), (GET, &[0]), (GET, &[1, 7]), (GET_MANY, &[0, 1, 2, 0, 0, 0, 7, 7]), (GET_MANY, &[0, 0])];
+        assert!(right.iter().all(|(method, answer)| asks.is_answer(0, *method, answer)));
+        let wrong: [(Method, &[u8]); 7] = [
+            (SET, &[0]),
+            (GET, &[]),
+            (GET, &[2]),
+            (GET_MANY, &[0]),
+            (GET_MANY, &[0, 0, 0]),
+            (GET_MANY, &[0, 1, 2, 0, 0, 0, 7]),
+            (GET_MANY, &[1, 0, 0]),
+        ];
+        assert!(wrong.iter().all(|(method, answer)| !asks.is_answer(0, *method, answer)));
+    }
+}

@@ -1,0 +1,165 @@
+//! The key-value service in the catalogue: its arguments, how it is served, and what clients ask of it.
+//!
+//! - [`mix`]: which pairs there are and which are asked for, after published workloads.
+//! - `asks`: requests as the load generator sends them, and the pairs that a store is filled with.
+//! - `memcached`: the second port.
+
+mod generator;
+mod memcached;
+pub mod mix;
+
+pub use generator::store_all;
+pub use mix::{PairMix, PairWorkload, Pairs};
+
+use crate::service::Kv;
+use crate::store::{Store, StoreConfig};
+use generator::{KvGenerator, fill, fill_server};
+use leeward_core::units::UnitError;
+use leeward_engine::Config;
+use leeward_rpc::generator::RequestGenerator;
+use leeward_rpc::server::{Builder, Server, ServerError};
+use leeward_services::arguments::{Argument, Kind, UnsupportedPolicy, Values, size};
+use leeward_services::backend::{Backend, Bottleneck, InProcessService, Port};
+use leeward_services::definition::{PrepareError, Progress, Requests, ServiceDefinition, Target};
+use std::hash::{BuildHasher, RandomState};
+use std::sync::Arc;
+
+/// The key-value service in the catalogue.
+#[derive(Clone, Copy, Debug)]
+pub struct KvDefinition;
+
+/// Memory for the pairs.
+pub const MEMORY: Argument = Argument {
+    name: "memory",
+    value_name: "SIZE",
+    help: "With `--service kv` or `router-leaf`: memory for the pairs, such as 64MB",
+    kind: Kind::Checked(|text| memory(text).map(drop)),
+    default: Some("64MB"),
+    unsupported: UnsupportedPolicy::Ignored,
+};
+
+const MEMCACHED: Argument = Argument {
+    name: "memcached",
+    value_name: "ADDRESS",
+    help: "With `--service kv`: serve the same pairs to memcached's clients at this address, on as many cores again",
+    kind: Kind::Text,
+    default: None,
+    unsupported: UnsupportedPolicy::Refused,
+};
+
+impl ServiceDefinition for KvDefinition {
+    fn name(&self) -> &'static str {
+        "kv"
+    }
+
+    fn summary(&self) -> &'static str {
+        "Keeps pairs of keys and values"
+    }
+
+    fn arguments(&self) -> &'static [Argument] {
+        &[MEMORY, MEMCACHED]
+    }
+
+    fn open(&self, values: &Values, cores: usize, _: &Progress<'_>) -> Result<Box<dyn Backend>, PrepareError> {
+        let port = values.text(MEMCACHED.name).map(String::from);
+        let config = StoreConfig {
+            memory: memory(values.text(MEMORY.name).unwrap_or_default())
+                .map_err(|problem| PrepareError::input(format!("--memory {problem}")))?,
+            threads: (1 + usize::from(port.is_some())) * cores,
+            // Keys that collide here shall not be known outside.
+            seed: RandomState::new().hash_one(()),
+            ..StoreConfig::default()
+        };
+        let store = Store::new(&config).map_err(|error| PrepareError::input(format!("--memory: {error}")))?;
+        Ok(Box::new(SharedStoreBackend { store: Arc::new(store), port }))
+    }
+
+    fn ports(&self, values: &Values) -> usize {
+        1 + usize::from(values.get(MEMCACHED.name).is_some())
+    }
+
+    fn requests_help(&self) -> &'static str {
+        "pairs, such as kv:usr or kv:etc:keys=24"
+    }
+
+    fn requests(&self, text: &str) -> Result<Arc<dyn Requests>, UnitError> {
+        PairWorkload::parse(text).map(|service| Arc::new(service) as Arc<dyn Requests>)
+    }
+}
+
+/// A store for all servers, empty in the beginning.
+struct SharedStoreBackend {
+    store: Arc<Store>,
+    /// Address of the port for memcached's clients.
+    port: Option<String>,
+}
+
+impl Backend for SharedStoreBackend {
+    fn start(&self, builder: Builder, address: &str) -> Result<Server, ServerError> {
+        builder.start(address, Kv::new(Arc::clone(&self.store)))
+    }
+
+    fn second_port(&self) -> Option<&'static str> {
+        self.port.as_ref().map(|_| memcached::NAME)
+    }
+
+    fn open_port(&self, config: &Config) -> Result<Option<Box<dyn Port>>, ServerError> {
+        self.port.as_deref().map(|address| memcached::open(address, &self.store, config)).transpose()
+    }
+}
+
+impl Requests for PairWorkload {
+    fn is_cpu_bound(&self) -> bool {
+        true
+    }
+
+    fn prepare(&self, server: &Target<'_>) -> Result<Option<Arc<dyn RequestGenerator>>, PrepareError> {
+        let asks = KvGenerator::new(*self);
+        fill_server(server, asks.pairs())?;
+        Ok(Some(Arc::new(asks)))
+    }
+
+    fn prepare_in_process(&self, _: &Progress<'_>) -> Result<InProcessService, PrepareError> {
+        let asks = Arc::new(KvGenerator::new(*self));
+        let backend = Arc::new(FilledStoreBackend(Arc::clone(&asks)));
+        Ok(InProcessService { backend, generator: Some(asks), description: None, bottleneck: Bottleneck::Locks })
+    }
+}
+
+/// A store for each server, filled with all pairs: no run finds what another has left.
+struct FilledStoreBackend(Arc<KvGenerator>);
+
+impl Backend for FilledStoreBackend {
+    fn start(&self, builder: Builder, address: &str) -> Result<Server, ServerError> {
+        // There is room for all that a mix may store.
+        let config = StoreConfig { memory: 1 << 30, hash_power: 17, threads: 2, ..StoreConfig::default() };
+        let store = Arc::new(Store::new(&config).map_err(std::io::Error::other)?);
+        fill(&store, self.0.pairs()).map_err(std::io::Error::other)?;
+        builder.start(address, Kv::new(store))
+    }
+}
+
+/// Reads the store's size.
+///
+/// # Errors
+/// Says what is accepted.
+pub fn memory(text: &str) -> Result<usize, String> {
+    let memory = size(text)?;
+    let config = StoreConfig { memory, ..StoreConfig::default() };
+    config.check().map_err(|error| format!("`{text}`: {error}"))?;
+    Ok(memory)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn memory_is_a_size_within_reason() {
+        assert_eq!(memory("64MB").unwrap(), 64 << 20);
+        assert_eq!(memory("2GB").unwrap(), 2 << 30);
+        for wrong in ["64", "MB", "1KB", "-1MB", "1TB", "9999999999GB"] {
+            assert!(memory(wrong).is_err(), "{wrong}");
+        }
+    }
+}

@@ -1,0 +1,87 @@
+//! The words of a line, and the length of a data block.
+
+pub(super) use crate::number::{signed, unsigned};
+
+/// The words of `line`: what lies between spaces.
+pub(super) fn tokens(line: &[u8]) -> impl Iterator<Item = &[u8]> + Clone {
+    line.split(|byte| *byte == b' ').filter(|word| !word.is_empty())
+}
+
+/// Up to `N` words, and how many there are in all.
+pub(super) fn first_tokens<const N: usize>(line: &[u8]) -> ([&[u8]; N], usize) {
+    let mut all = [&[][..]; N];
+    let mut count = 0;
+    for word in tokens(line) {
+        if let Some(place) = all.get_mut(count) {
+            *place = word;
+        }
+        count += 1;
+    }
+    (all, count)
+}
+
+/// The longest data block that any command may have. memcached's own limit leaves room for the line end.
+pub(super) const LENGTH_MAX: usize = i32::MAX as usize - 2;
+
+/// Seconds that a client writes. memcached wraps those of more than 32 bits, so that a time after 2038 is over at once.
+pub(super) fn seconds(word: &[u8]) -> Option<i64> {
+    signed(word).filter(|seconds| i32::try_from(*seconds).is_ok())
+}
+
+/// The length of a data block, however long. memcached wraps it to 32 bits.
+pub(super) fn length(word: &[u8]) -> Option<usize> {
+    usize::try_from(signed(word)?).ok()
+}
+
+/// Whether there is a command of this name.
+pub(super) fn is_command(verb: &[u8]) -> bool {
+    let with_items: &[&[u8]] = &[
+        b"get", b"gets", b"gat", b"gats", b"set", b"add", b"replace", b"append", b"prepend", b"cas", b"incr", b"decr",
+        b"delete", b"touch", b"mg", b"ms", b"md", b"ma", b"me",
+    ];
+    let others: &[&[u8]] = &[b"mn", b"flush_all", b"verbosity", b"version", b"stats", b"quit", b"shutdown"];
+    with_items.contains(&verb) || others.contains(&verb)
+}
+
+pub(super) fn is_key(word: &[u8]) -> bool {
+    (1..=crate::store::KEY_MAX).contains(&word.len())
+}
+
+/// Appends a number in decimal digits.
+pub(super) fn push_number(number: u64, into: &mut Vec<u8>) {
+    let mut digits = [0; 20];
+    let mut start = digits.len();
+    let mut rest = number;
+    loop {
+        start -= 1;
+        digits[start] = b'0' + (rest % 10) as u8;
+        rest /= 10;
+        if rest == 0 {
+            break;
+        }
+    }
+    into.extend_from_slice(&digits[start..]);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_lie_between_spaces() {
+        let (words, count) = first_tokens::<3>(b"  get  a b\tc d");
+        assert_eq!((words, count), ([&b"get"[..], b"a", b"b\tc"], 4));
+        assert_eq!(first_tokens::<2>(b"").1, 0);
+    }
+
+    #[test]
+    fn numbers_have_bounds() {
+        assert_eq!((length(b"5"), length(b"-1"), length(b"4294967296")), (Some(5), None, Some(1 << 32)));
+        for number in [0, 9, 10, u64::MAX] {
+            let mut text = Vec::new();
+            push_number(number, &mut text);
+            assert_eq!(text, number.to_string().into_bytes());
+            assert_eq!(unsigned(&text), Some(number));
+        }
+    }
+}
