@@ -14,7 +14,7 @@ pub(crate) const SEED_MAX: u64 = (1 << 53) - 1;
 
 /// Arguments that say what to run, for all commands that run something.
 #[derive(Debug, clap::Args)]
-pub(crate) struct What {
+pub(crate) struct ScenarioArgs {
     /// A scenario's id (see `leeward list`), the path of a .toml file, or a scene of the league such as random-91
     pub(crate) scenario: String,
     /// Base seed: the n-th run of each point adds n
@@ -35,7 +35,7 @@ pub(crate) struct What {
 }
 
 /// Loads the scenario that `what` names: a path if it looks like one, an id otherwise.
-pub(crate) fn load(what: &What) -> Result<Scenario, Failure> {
+pub(crate) fn load(what: &ScenarioArgs) -> Result<Scenario, Failure> {
     let name = &what.scenario;
     let overrides = overrides(what)?;
     if builtin_scenarios().iter().any(|known| known.id == name) {
@@ -58,7 +58,7 @@ pub(crate) fn load(what: &What) -> Result<Scenario, Failure> {
 }
 
 /// The same scenario with these overrides and no others; its name has been found before.
-pub(crate) fn load_with(what: &What, overrides: &[String]) -> Result<Scenario, ScenarioError> {
+pub(crate) fn load_with(what: &ScenarioArgs, overrides: &[String]) -> Result<Scenario, ScenarioError> {
     if builtin_scenarios().iter().any(|known| *known.id == what.scenario) {
         return Scenario::builtin(&what.scenario, overrides, what.quick);
     }
@@ -67,14 +67,14 @@ pub(crate) fn load_with(what: &What, overrides: &[String]) -> Result<Scenario, S
 }
 
 /// The machine's values, then what was written by hand, which wins.
-pub(crate) fn overrides(what: &What) -> Result<Vec<String>, Failure> {
+pub(crate) fn overrides(what: &ScenarioArgs) -> Result<Vec<String>, Failure> {
     let mut all = what.machine.as_deref().map_or(Ok(Vec::new()), machine::overrides)?;
     all.extend(what.overrides.iter().cloned());
     Ok(all)
 }
 
 /// How to run it.
-pub(crate) fn options(what: &What, plant: &str) -> Options {
+pub(crate) fn options(what: &ScenarioArgs, plant: &str) -> Options {
     Options {
         seed: what.seed,
         threads: what.threads.map(usize::from),

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use leeward_threading::Threading;
+use leeward_threading::ThreadingSetup;
 
 use crate::servers::{Idling, ServerKind};
 
@@ -104,7 +104,7 @@ pub(crate) struct ServeArgs {
     pub(crate) leaves: Vec<std::net::SocketAddr>,
     /// Threading model of Leeward's tier
     #[arg(long, value_name = "SETUP", default_value = "SDB1-16")]
-    pub(crate) threading: Threading,
+    pub(crate) threading: ThreadingSetup,
     /// Threads of a tier on Tokio
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=1024))]
     pub(crate) threads: u16,
@@ -129,7 +129,7 @@ pub(crate) struct ThreadingArgs {
         value_delimiter = ',',
         default_value = "SIP1,SDB1-16,SDP1-8,AIP1-0-1,ADB1-4-4,CORE1"
     )]
-    pub(crate) setups: Vec<Threading>,
+    pub(crate) setups: Vec<ThreadingSetup>,
     /// Leaves that each request asks
     #[arg(long, value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u16).range(1..=64))]
     pub(crate) leaves: u16,

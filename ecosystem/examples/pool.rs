@@ -1,15 +1,15 @@
 //! An axum service with a pool: whoever would wait too long for it is refused at once, and the others get it in time.
 use axum::{Router, routing::get};
-use leeward_tower::{Busy, locks::Line, ms, slo};
+use leeward_tower::{LockRejection, locks::AcquireQueue, ms, slo};
 use std::sync::LazyLock;
 use tokio::sync::Semaphore;
 
 // Any future that acquires something: `pool.get()` of deadpool, `pool.acquire()` of sqlx.
 static POOL: Semaphore = Semaphore::const_new(4);
-static LINE: LazyLock<Line> = LazyLock::new(|| Line::new("db pool"));
+static LINE: LazyLock<AcquireQueue> = LazyLock::new(|| AcquireQueue::new("db pool"));
 
-async fn handler() -> Result<&'static str, Busy> {
-    let _connection = LINE.enter(POOL.acquire()).await?;
+async fn handler() -> Result<&'static str, LockRejection> {
+    let _connection = LINE.acquire(POOL.acquire()).await?;
     tokio::time::sleep(ms(5)).await;
     Ok("hello")
 }

@@ -1,5 +1,5 @@
 //! A client of a server that may refuse: it sends less while the server does, and says how much time its requests have.
-use leeward_tower::{client::client, client::overloaded, ms};
+use leeward_tower::{client::client, client::is_overload, ms};
 use tower::{Layer, Service, ServiceExt, service_fn};
 
 #[tokio::main]
@@ -12,6 +12,6 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let mut service = client(ms(20)).layer(service_fn(send));
     let request = http::Request::get("http://127.0.0.1:3000/").body(reqwest::Body::default())?;
     let response = service.ready().await?.call(request).await?;
-    println!("{}", if overloaded(&response) { "later" } else { "served" });
+    println!("{}", if is_overload(&response) { "later" } else { "served" });
     Ok(())
 }

@@ -94,7 +94,7 @@ impl Front {
 /// Reads an answer to its end, so that its connection can be used again.
 async fn read<B: http_body::Body, E>(response: Result<Response<B>, E>) -> Answer {
     let Ok(response) = response else { return Answer::Failure };
-    let (refused, is_result) = (client::overloaded(&response), response.status() == StatusCode::OK);
+    let (refused, is_result) = (client::is_overload(&response), response.status() == StatusCode::OK);
     match response.into_body().collect().await {
         Ok(_) if refused => Answer::Refusal,
         Ok(_) if is_result => Answer::Result,

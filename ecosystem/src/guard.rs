@@ -4,7 +4,7 @@ use axum::Router;
 use axum::error_handling::HandleErrorLayer;
 use axum::http::{HeaderName, StatusCode};
 use clap::ValueEnum;
-use leeward_tower::{Arriving, Slo, slo};
+use leeward_tower::{RequestInfo, Slo, slo};
 use std::time::Duration;
 use tower::ServiceBuilder;
 use tower::limit::GlobalConcurrencyLimitLayer;
@@ -84,7 +84,7 @@ impl Guard {
         let layer = slo(objective)
             .workers(1)
             .describe(
-                |request, arriving: Arriving| {
+                |request, arriving: RequestInfo| {
                     if request.headers.contains_key(&DEAR) { arriving.with_route(1) } else { arriving }
                 },
             )
@@ -92,10 +92,10 @@ impl Guard {
         match self {
             Guard::Lateness => Some(layer.lateness_only()),
             Guard::Level | Guard::Probe => Some(layer),
-            Guard::LatenessRoom => Some(layer.lateness_only().room()),
-            Guard::LevelRoom => Some(layer.room()),
+            Guard::LatenessRoom => Some(layer.lateness_only().queue()),
+            Guard::LevelRoom => Some(layer.queue()),
             Guard::Unweighted => Some(layer.build(|builder| builder.set("costs", "off"))),
-            Guard::RefuseAll => Some(layer.describe(|_, arriving: Arriving| arriving.with_left(Duration::ZERO))),
+            Guard::RefuseAll => Some(layer.describe(|_, arriving: RequestInfo| arriving.with_timeout(Duration::ZERO))),
             _ => None,
         }
     }

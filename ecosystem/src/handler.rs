@@ -5,7 +5,7 @@ use crate::work::Work;
 use axum::http::HeaderMap;
 use axum::response::{IntoResponse, Response};
 use axum::{Router, routing::get};
-use leeward_tower::{Busy, locks::Line};
+use leeward_tower::{LockRejection, locks::AcquireQueue};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 use tokio::sync::Semaphore;
@@ -24,7 +24,7 @@ struct Service {
     blocks: Duration,
     pool: Pool,
     connections: Semaphore,
-    line: Line,
+    line: AcquireQueue,
     slower: Option<(Duration, Duration)>,
     began: OnceLock<Instant>,
 }
@@ -42,7 +42,7 @@ pub(crate) fn app(args: &Args) -> Router {
         blocks: Duration::from_millis(args.blocks),
         pool: args.pool,
         connections: Semaphore::new(CONNECTIONS),
-        line: Line::new("pool"),
+        line: AcquireQueue::new("pool"),
         slower: ms(0).zip(ms(1)),
         began: OnceLock::new(),
     });
@@ -67,9 +67,9 @@ impl Service {
         let _connection = match self.pool {
             Pool::None => None,
             Pool::Plain => self.connections.acquire().await.ok(),
-            Pool::Line => match self.line.enter(self.connections.acquire()).await {
+            Pool::Line => match self.line.acquire(self.connections.acquire()).await {
                 Ok(connection) => connection.ok(),
-                Err(congested) => return Busy(congested).into_response(),
+                Err(congested) => return LockRejection(congested).into_response(),
             },
         };
         if !self.wait.is_zero() {

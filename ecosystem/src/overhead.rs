@@ -40,7 +40,7 @@ where
     for call in 0..calls {
         // Freshly received: an age of milliseconds would be a delay.
         if call % 64 == 0 {
-            stamp.received(SystemTime::now());
+            stamp.record(SystemTime::now());
         }
         let mut request = http::Request::new(Body::new());
         request.extensions_mut().insert(stamp.clone());

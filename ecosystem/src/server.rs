@@ -18,7 +18,7 @@ pub(crate) fn serve(args: &Args) -> Result<()> {
     let app = front.as_ref().map_or_else(|| handler::app(args), Front::router);
     let objective = Duration::from_millis(args.slo);
     let layer = args.guard.layer(objective);
-    let layer = layer.map(|layer| if args.reports { layer.reports_load() } else { layer });
+    let layer = layer.map(|layer| if args.reports { layer.report_load() } else { layer });
     let gate = layer.as_ref().map(|layer| layer.gate().clone());
     let stamps = args.guard.has_stamps();
     let app = args.guard.around(app, objective)?;
@@ -49,9 +49,9 @@ pub(crate) fn serve(args: &Args) -> Result<()> {
         return Ok(());
     };
     let counts = gate.counts();
-    let refused: serde_json::Map<_, _> = leeward_tower::Reason::ALL
+    let refused: serde_json::Map<_, _> = leeward_tower::DecisionReason::ALL
         .into_iter()
-        .map(|reason| (reason.word().into(), counts.refused_for(reason).into()))
+        .map(|reason| (reason.name().into(), counts.rejected_for(reason).into()))
         .collect();
     let (worked, wasted) = front.as_ref().map(|front| front.counts()).unzip();
     println!(
@@ -60,7 +60,7 @@ pub(crate) fn serve(args: &Args) -> Result<()> {
             "cpu": cpu, "worked": worked, "wasted": wasted,
             "arrived": counts.arrived, "admitted": counts.admitted, "completed": counts.completed, "abandoned": counts.abandoned,
             "in_flight": counts.in_flight(), "refused": refused,
-            "newest": gate.decisions(1).first().and_then(|decision| gate.why(decision.id)),
+            "newest": gate.decisions(1).first().and_then(|decision| gate.explain(decision.id)),
         })
     );
     Ok(())

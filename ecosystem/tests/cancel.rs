@@ -1,6 +1,6 @@
 //! A million requests dropped at random await points: nothing stays in flight (P1 on the layer).
 
-use leeward_tower::{Until, ms, slo};
+use leeward_tower::{EndOfRequest, ms, slo};
 use std::convert::Infallible;
 use std::future::Future;
 use std::pin::pin;
@@ -21,8 +21,8 @@ async fn steps(count: u64) {
 
 #[test]
 fn drops_at_every_await_point_leave_nothing_in_flight() {
-    for until in [Until::Body, Until::Headers] {
-        let layer = slo(ms(1_000)).until(until);
+    for until in [EndOfRequest::Body, EndOfRequest::Headers] {
+        let layer = slo(ms(1_000)).ends_at(until);
         let handler = |request: http::Request<http_body_util::Empty<&'static [u8]>>| async move {
             let seed = *request.extensions().get::<u64>().expect("set below");
             steps(seed % 4).await;

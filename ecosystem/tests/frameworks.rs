@@ -4,14 +4,14 @@ use axum::{Router, routing::get};
 use http_body_util::{BodyExt, Full};
 use hyper::body::Bytes;
 use hyper_util::rt::{TokioExecutor, TokioIo};
-use leeward_tower::{Arriving, Listener, Slo, connection, ms, slo};
+use leeward_tower::{Listener, RequestInfo, Slo, connection, ms, slo};
 use std::time::Duration;
 use tower::{Layer, Service, ServiceExt, service_fn};
 
 /// Refuses what is asked for under `/late`, as if its deadline had passed.
 fn layer() -> Slo {
-    slo(ms(30_000)).describe(|request, arriving: Arriving| {
-        if request.uri.path().ends_with("late") { arriving.with_left(Duration::ZERO) } else { arriving }
+    slo(ms(30_000)).describe(|request, arriving: RequestInfo| {
+        if request.uri.path().ends_with("late") { arriving.with_timeout(Duration::ZERO) } else { arriving }
     })
 }
 
@@ -32,10 +32,10 @@ async fn check(address: std::net::SocketAddr, layer: &Slo) {
     );
     let number = u64::from_str_radix(headers["leeward-decision"].to_str().unwrap(), 16).unwrap();
     let decision = layer.gate().decision(leeward_tower::DecisionId(number)).unwrap();
-    let words = layer.gate().why(decision.id).expect("it is kept");
+    let words = layer.gate().explain(decision.id).expect("it is kept");
     assert!(words.starts_with("Rejected: "), "{words}");
     let counts = layer.gate().counts();
-    assert_eq!((counts.completed, counts.refusals(), counts.in_flight()), (1, 1, 0), "{counts:?}");
+    assert_eq!((counts.completed, counts.rejections(), counts.in_flight()), (1, 1, 0), "{counts:?}");
 }
 
 #[tokio::test]
@@ -123,9 +123,9 @@ async fn call(channel: tonic::transport::Channel, timeout: Option<Duration>) -> 
 
 #[tokio::test]
 async fn tonic_with_the_layer_and_the_listener() {
-    let layer = slo(ms(500)).describe(|request, arriving: Arriving| {
+    let layer = slo(ms(500)).describe(|request, arriving: RequestInfo| {
         // As if the call had waited for as long as it may.
-        if request.headers.contains_key("grpc-timeout") { arriving.with_waited(ms(499)) } else { arriving }
+        if request.headers.contains_key("grpc-timeout") { arriving.with_age(ms(499)) } else { arriving }
     });
     let listener = Listener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
@@ -143,7 +143,7 @@ async fn tonic_with_the_layer_and_the_listener() {
     let gone = call(channel, Some(ms(400))).await.unwrap_err();
     assert_eq!(gone.code(), tonic::Code::DeadlineExceeded, "{gone:?}");
     let counts = layer.gate().counts();
-    assert_eq!((counts.completed, counts.refusals(), counts.in_flight()), (1, 2, 0), "{counts:?}");
+    assert_eq!((counts.completed, counts.rejections(), counts.in_flight()), (1, 2, 0), "{counts:?}");
 }
 
 #[tokio::test]
@@ -159,7 +159,7 @@ async fn a_throttled_client_gets_refusals_of_its_own() {
     let mut ended_here = 0;
     for _ in 0..1_000 {
         let response = service.ready().await.unwrap().call(http::Request::new(Full::new(Bytes::new()))).await.unwrap();
-        assert!(leeward_tower::client::overloaded(&response));
+        assert!(leeward_tower::client::is_overload(&response));
         ended_here += usize::from(response.headers().get("leeward-reason").is_some());
         assert!(response.into_body().collect().await.is_ok());
     }

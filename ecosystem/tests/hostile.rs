@@ -18,7 +18,7 @@ use hyper::body::{Bytes, Incoming};
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use hyper_util::server::conn::auto::Builder;
 use hyper_util::service::TowerToHyperService;
-use leeward_testkit::allocator::Counting;
+use leeward_testkit::allocator::CountingAllocator;
 use leeward_tower::{Gate, Slo, Stamp, connection, ms, slo};
 use std::convert::Infallible;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -27,7 +27,7 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tower::{Layer, service_fn};
 
 #[global_allocator]
-static ALLOCATOR: Counting = Counting;
+static ALLOCATOR: CountingAllocator = CountingAllocator;
 
 /// Lines, values among them that cannot be read, and the status of the answer.
 const LINES: &[(&[u8], u64, u16)] = &[
@@ -155,7 +155,7 @@ where
     };
     let stamp = Stamp::default();
     if let Some(received) = received {
-        stamp.received(received);
+        stamp.record(received);
     }
     let service = TowerToHyperService::new(connection(layer.layer(service_fn(hello)), stamp));
     let server = tokio::spawn(async move {

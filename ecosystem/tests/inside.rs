@@ -4,8 +4,8 @@
 use axum::{Router, routing::get, routing::post};
 use http_body_util::{BodyExt, Full};
 use hyper::body::Bytes;
-use leeward_tower::locks::Line;
-use leeward_tower::{Arriving, Busy, carry, client, ms, serving, slo};
+use leeward_tower::locks::AcquireQueue;
+use leeward_tower::{LockRejection, RequestInfo, carry, client, current_request, ms, slo};
 use std::convert::Infallible;
 use std::sync::{Arc, LazyLock, Mutex};
 use std::time::Duration;
@@ -25,12 +25,12 @@ fn request(header: Option<(&'static str, &str)>) -> Request {
 }
 
 static POOL: Semaphore = Semaphore::const_new(1);
-static LINE: LazyLock<Line> = LazyLock::new(|| Line::new("pool of the test"));
+static LINE: LazyLock<AcquireQueue> = LazyLock::new(|| AcquireQueue::new("pool of the test"));
 
 async fn pooled(_: Request) -> Result<http::Response<Full<Bytes>>, Infallible> {
-    match LINE.enter(POOL.acquire()).await {
+    match LINE.acquire(POOL.acquire()).await {
         Ok(_permit) => Ok(http::Response::new(Full::from("hello"))),
-        Err(congested) => Ok(Busy(congested).response()),
+        Err(congested) => Ok(LockRejection(congested).response()),
     }
 }
 
@@ -53,7 +53,7 @@ async fn a_line_inside_of_a_handler_refuses_by_the_requests_budget() {
     assert_eq!(third.status(), 200, "what is free is given");
     assert!(third.into_body().collect().await.is_ok());
     let counts = layer.gate().counts();
-    assert_eq!((counts.dropped, counts.completed, counts.in_flight()), (2, 1, 0), "{counts:?}");
+    assert_eq!((counts.rejected_inside, counts.completed, counts.in_flight()), (2, 1, 0), "{counts:?}");
     assert_eq!(LINE.stats().refused, 2);
 }
 
@@ -96,8 +96,8 @@ async fn a_deadline_and_attempts_travel_with_the_requests_of_a_handler() {
         let said: Vec<_> = sent.iter().map(|headers| leeward_tower::headers::read(headers)).collect();
         assert_eq!(said.len(), 2, "what has no time left is not sent");
         assert_eq!((said[0].attempt, said[0].class), (1, Some(leeward_tower::Class::BATCH)));
-        assert!(said[0].left <= Some(ms(1_000)) && said[1].left == Some(ms(1_000)), "{said:?}");
-        assert_eq!(serving(), None, "nothing is left behind");
+        assert!(said[0].timeout <= Some(ms(1_000)) && said[1].timeout == Some(ms(1_000)), "{said:?}");
+        assert_eq!(current_request(), None, "nothing is left behind");
     }
 }
 
@@ -140,7 +140,7 @@ async fn what_a_service_behind_would_refuse_is_refused_at_the_door() {
         assert_eq!(ask("/static/a").await.unwrap().status(), 200, "it asks nobody");
     }
     let counts = layer.gate().counts();
-    assert_eq!(counts.refusals(), counts.refused_for(leeward_tower::Reason::Behind), "{counts:?}");
+    assert_eq!(counts.rejections(), counts.rejected_for(leeward_tower::DecisionReason::Downstream), "{counts:?}");
     assert_eq!(counts.in_flight(), 0);
 }
 
@@ -161,14 +161,14 @@ async fn repeated_requests_are_a_tenth_and_marked() {
         for attempt in 0..4 {
             let mut request = request(None);
             if attempt > 0 {
-                client::repeated(&mut request, attempt);
+                client::mark_retry(&mut request, attempt);
             }
             let _ = service.clone().oneshot(request).await.unwrap();
         }
     }
     let [first, repeated] = *marked.lock().unwrap();
     assert!(first == 1_000 && (95..=110).contains(&repeated), "{first}, {repeated}");
-    assert_eq!(layer.endings().retries, 3_000 - repeated);
+    assert_eq!(layer.rejections().retries, 3_000 - repeated);
 }
 
 /// Reads one answer's head.
@@ -183,12 +183,9 @@ async fn head(stream: &mut TcpStream) -> String {
 
 /// Refuses all but `/`, whose body is not looked at.
 async fn refusing() -> std::net::SocketAddr {
-    let layer =
-        slo(ms(30_000)).describe(
-            |request, arriving: Arriving| {
-                if request.uri.path() == "/" { arriving } else { arriving.with_left(Duration::ZERO) }
-            },
-        );
+    let layer = slo(ms(30_000)).describe(|request, arriving: RequestInfo| {
+        if request.uri.path() == "/" { arriving } else { arriving.with_timeout(Duration::ZERO) }
+    });
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
     let app = Router::new().route("/", get(|| async { "hello" })).route("/late", post(|| async { "never" }));

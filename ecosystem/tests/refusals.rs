@@ -6,7 +6,7 @@ use axum::routing::{get, post};
 use axum::{Router, body::Bytes};
 use http::header::{ACCESS_CONTROL_ALLOW_ORIGIN, CONTENT_TYPE};
 use http_body_util::BodyExt;
-use leeward_tower::{Arriving, Slo, client, ms, slo};
+use leeward_tower::{RequestInfo, Slo, client, ms, slo};
 use std::convert::Infallible;
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -17,9 +17,9 @@ use tower_http::cors::{Any, CorsLayer};
 /// Refuses what is asked for under `…late`, as if its deadline had passed, and `…busy`, as if it
 /// could not be in time.
 fn refusing() -> Slo {
-    slo(ms(30_000)).describe(|request, arriving: Arriving| match request.uri.path() {
-        path if path.ends_with("late") => arriving.with_left(Duration::ZERO),
-        path if path.ends_with("busy") => arriving.with_waited(ms(60_000)),
+    slo(ms(30_000)).describe(|request, arriving: RequestInfo| match request.uri.path() {
+        path if path.ends_with("late") => arriving.with_timeout(Duration::ZERO),
+        path if path.ends_with("busy") => arriving.with_age(ms(60_000)),
         _ => arriving,
     })
 }
@@ -65,7 +65,7 @@ async fn so_does_a_request_that_ends_at_the_client() {
     // The account of repeated requests is empty after the first one.
     for _ in 0..3 {
         let mut request = request("/");
-        client::repeated(&mut request, 1);
+        client::mark_retry(&mut request, 1);
         let _ = ended.ready().await.unwrap().call(request).await.unwrap();
         assert!(is_ready(&mut other).await, "the handle of an ended request keeps the only permit");
         assert_eq!(other.call(self::request("/")).await.unwrap().status(), 200);
@@ -134,7 +134,7 @@ async fn a_grpc_web_call_that_ends_at_the_client_has_its_own_form_too() {
     let call = || {
         let mut call = request("/");
         call.headers_mut().insert(CONTENT_TYPE, http::HeaderValue::from_static("application/grpc-web+proto"));
-        client::repeated(&mut call, 1);
+        client::mark_retry(&mut call, 1);
         call
     };
     let mut last = None;
@@ -142,7 +142,7 @@ async fn a_grpc_web_call_that_ends_at_the_client_has_its_own_form_too() {
         last = Some(throttled.ready().await.unwrap().call(call()).await.unwrap());
     }
     let ended = last.unwrap();
-    assert!(client::overloaded(&ended));
+    assert!(client::is_overload(&ended));
     assert_eq!(ended.headers()[CONTENT_TYPE], "application/grpc-web+proto");
     assert_eq!(status_in(&ended.into_body().collect().await.unwrap().to_bytes()), "8");
 }
@@ -169,7 +169,7 @@ async fn pages_of_another_origin_may_ask_and_read_refusals_inside_of_cors() {
     assert_eq!(page(outside, http::Method::OPTIONS).await, (200, true));
     assert_eq!(page(outside, http::Method::GET).await, (503, false));
     let counts = layer.gate().counts();
-    assert_eq!((counts.arrived, counts.refusals(), counts.in_flight()), (1, 1, 0), "{counts:?}");
+    assert_eq!((counts.arrived, counts.rejections(), counts.in_flight()), (1, 1, 0), "{counts:?}");
     // Without a layer that answers it the router does, and refuses its method.
     assert_eq!(page(serve(app(), refusing()).await, http::Method::OPTIONS).await, (405, false));
     // Inside of the CORS layer, with the kernel's stamps all the same.
@@ -182,7 +182,7 @@ async fn pages_of_another_origin_may_ask_and_read_refusals_inside_of_cors() {
     });
     assert_eq!(page(inside, http::Method::OPTIONS).await, (200, true));
     assert_eq!(page(inside, http::Method::GET).await, (503, true));
-    assert_eq!((layer.gate().counts().arrived, layer.gate().counts().refusals()), (1, 1));
+    assert_eq!((layer.gate().counts().arrived, layer.gate().counts().rejections()), (1, 1));
 }
 
 /// Only an `OPTIONS` with both fields is a preflight; all else comes to the gate.

@@ -6,7 +6,7 @@ use crate::patience::{Progress, Stop, catching, patiently};
 use crate::scenario::Scenario;
 use crate::table::{Builder, Table};
 use leeward_core::registry::Registry;
-use leeward_lab::sweep::{self, Axis, CONTROLLER, SweepError, run_cells};
+use leeward_lab::sweep::{self, Axis, CONTROLLER_AXIS, SweepError, run_cells};
 use leeward_outcome::table as rows;
 use pyo3::prelude::*;
 use std::sync::Arc;
@@ -66,6 +66,6 @@ impl Scenario {
 
 /// Whether columns of the results say which value of this axis a row has.
 fn is_told(axis: &Axis) -> bool {
-    matches!(axis.path(), CONTROLLER | "workload.demand" | "workload.clients" | "workload.service")
+    matches!(axis.path(), CONTROLLER_AXIS | "workload.demand" | "workload.clients" | "workload.service")
         || matches!(axis.path(), "workload.p" | "workload.r" | "network.rtt")
 }

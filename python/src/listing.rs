@@ -2,7 +2,7 @@
 
 use crate::scenario::{builtin_text, unknown};
 use leeward_lab::builtin_scenarios;
-use leeward_lab::results::{Point, Results, RunKey};
+use leeward_lab::results::{PointRow, Results, RunKey};
 use leeward_outcome::table::{Quantity, Table, column};
 use pyo3::prelude::*;
 
@@ -25,7 +25,7 @@ pub(crate) fn controllers() -> Vec<(String, String, String, Vec<Param>)> {
     let registry = leeward_lab::registry();
     let all = registry.algorithms().map(|algorithm| {
         let params = algorithm.params.iter().map(|spec| {
-            let tune = spec.tune.iter().map(ToString::to_string).collect();
+            let tune = spec.tuning_values.iter().map(ToString::to_string).collect();
             (spec.name.to_string(), spec.default.to_string(), spec.doc.to_string(), tune)
         });
         let texts = [algorithm.name, algorithm.summary, algorithm.source].map(String::from);
@@ -38,11 +38,13 @@ pub(crate) fn controllers() -> Vec<(String, String, String, Vec<Param>)> {
 /// How variants, given as pairs of label and controller, look in reports: label, colour, marker. And the colours of other series.
 #[pyfunction]
 pub(crate) fn looks(variants: Vec<(String, String)>) -> (Vec<(String, String, usize)>, Vec<&'static str>) {
-    let point =
-        |(label, controller): &(String, String)| Point { run: RunKey::new(controller, label, 0), ..Point::default() };
+    let point = |(label, controller): &(String, String)| PointRow {
+        run: RunKey::new(controller, label, 0),
+        ..PointRow::default()
+    };
     let results = Results { points: variants.iter().map(point).collect(), ..Results::default() };
-    let looks = leeward_report::looks(&results).into_iter().map(|look| (look.label, look.color, look.marker));
-    (looks.collect(), leeward_report::spare_colors())
+    let looks = leeward_report::variant_styles(&results).into_iter().map(|look| (look.label, look.color, look.marker));
+    (looks.collect(), leeward_report::extra_colors())
 }
 
 /// Fields of the tables: name, heading, unit; once each.

@@ -3,13 +3,13 @@
 use crate::errors;
 use crate::patience::{Progress, Stop, patiently};
 use leeward_catalogue::Catalogue;
-use leeward_core::params::{Params, Raw};
+use leeward_core::params::{Params, RawParam};
 use leeward_core::registry::{Algorithm, Environment};
 use leeward_core::units::{Nanos, Rate, parse_duration};
-use leeward_load::{Answers, LoadConfig, Plan, Polling, Schedule, ServerProtocol, Transport, address, run};
+use leeward_load::{AnswerCheck, LoadConfig, Plan, Polling, Schedule, ServerProtocol, Transport, address, run};
 use leeward_outcome::Distribution;
-use leeward_services::case::{CaseError, Target};
-use leeward_workload::{Arrivals, Segment, Service, Shares, Workload};
+use leeward_services::definition::{PrepareError, Target};
+use leeward_workload::{Arrivals, Segment, ServiceTime, Shares, Workload};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict};
 use serde::{Deserialize, Serialize};
@@ -44,7 +44,7 @@ impl Buckets {
     }
 
     fn distribution(&self) -> Distribution {
-        Distribution::of_buckets(self.buckets.iter().map(|(value, count)| (*value, *count)), self.sum_ns.into())
+        Distribution::from_buckets(self.buckets.iter().map(|(value, count)| (*value, *count)), self.sum_ns.into())
     }
 }
 
@@ -192,9 +192,9 @@ pub(crate) fn merge(py: Python<'_>, recordings: Vec<Py<Recording>>) -> PyResult<
 }
 
 /// Why the server could not be prepared, with the protocol that it speaks, where that is another one.
-fn unprepared(error: CaseError) -> String {
+fn unprepared(error: PrepareError) -> String {
     match error {
-        CaseError::Server { address, .. } => {
+        PrepareError::Server { address, .. } => {
             address::with_protocol(error.to_string(), address, ServerProtocol::Leeward, ASKING)
         }
         _ => error.to_string(),
@@ -251,21 +251,21 @@ pub(crate) fn load(
     }
     let registry = leeward_controllers::builtin();
     let algorithm = registry.find(controller).map_err(|error| wrong("controller", error.to_string()))?.clone();
-    let pairs: Vec<(&str, Raw)> =
-        params.iter().map(|(name, value)| (name.as_str(), Raw::Text(value.clone()))).collect();
+    let pairs: Vec<(&str, RawParam)> =
+        params.iter().map(|(name, value)| (name.as_str(), RawParam::Text(value.clone()))).collect();
     let params = algorithm.params(&pairs).map_err(|error| wrong("params", error.to_string()))?;
     let requests = Catalogue::builtin().requests(service).map_err(|error| wrong("service", error.to_string()))?;
     let found = address::resolve(address).map_err(|error| {
         wrong("address", format!("`{address}` is none: {error}; accepted: one such as 127.0.0.1:7117"))
     })?;
-    let resolved = py.detach(|| address::listening(&found, Transport::Tcp, CONNECTING));
+    let resolved = py.detach(|| address::find_listener(&found, Transport::Tcp, CONNECTING));
     let resolved = resolved.map_err(|error| wrong("address", error.to_string()))?;
     let target = Target { address: resolved, algorithm: &algorithm, params: &params, rtt, slo, encryption: None };
     let config = LoadConfig {
         ask: py
             .detach(|| requests.prepare(&target).map_err(unprepared))
             .map_err(|problem| wrong("service", problem))?,
-        answers: if requests.times().is_some() { Answers::Empty } else { Answers::Any },
+        answers: if requests.service_times().is_some() { AnswerCheck::Empty } else { AnswerCheck::Any },
         warmup,
         polling: if busy { Polling::Busy } else { Polling::Hybrid },
         cpu,
@@ -276,7 +276,7 @@ pub(crate) fn load(
         arrivals: Arrivals::Poisson,
         shares: Shares::Equal,
         demand: vec![Segment { from: Nanos::ZERO, rate: Rate(demand_rps) }],
-        service: requests.times().cloned().unwrap_or(Service::Constant(Nanos::from_micros(1))),
+        service: requests.service_times().cloned().unwrap_or(ServiceTime::Constant(Nanos::from_micros(1))),
     };
     let schedule = Schedule::draw(&workload, seed, duration).map_err(|error| wrong("demand", error.to_string()))?;
     let plan = Plan::Open(schedule.share(index, of));
@@ -300,8 +300,8 @@ pub(crate) fn load(
             &format!("the books do not balance, please report this: {violation}"),
         ));
     }
-    let named = |counts: &leeward_outcome::Counts| {
-        counts.named().into_iter().map(|(name, count)| (name.to_string(), count)).collect()
+    let named = |counts: &leeward_outcome::RequestCounts| {
+        counts.entries().into_iter().map(|(name, count)| (name.to_string(), count)).collect()
     };
     Ok(Recording {
         generators: 1,

@@ -77,13 +77,13 @@ fn note(records: &mut Records, entry: &Entry) {
                 records.text("verdict", word(&verdict));
             }
         }
-        Entry::Execute { core, waited, verdict } => {
+        Entry::Dequeue { core, waited, verdict } => {
             records.text("event", "execute");
             records.whole("core", core.0.into());
             records.float("delay_us", waited.as_micros_f64());
             records.text("verdict", word(verdict));
         }
-        Entry::Next { core, .. } => {
+        Entry::NextToWake { core, .. } => {
             records.text("event", "next");
             records.whole("core", core.0.into());
         }
@@ -91,10 +91,10 @@ fn note(records: &mut Records, entry: &Entry) {
             records.text("event", "tick");
             records.float("delay_us", signals.delay().as_micros_f64());
             records.whole("arrivals", signals.arrivals as i64);
-            records.whole("drops", signals.drops as i64);
+            records.whole("drops", signals.rejections as i64);
             gauged(records, gauges);
         }
-        Entry::Granted { gauges, .. } => {
+        Entry::CoreGrant { gauges, .. } => {
             records.text("event", "granted");
             gauged(records, gauges);
         }
@@ -121,6 +121,6 @@ fn word(verdict: &Verdict) -> &'static str {
 fn ended(outcome: Outcome) -> &'static str {
     match outcome {
         Outcome::Completed => "completed",
-        Outcome::Dropped => "dropped",
+        Outcome::Rejected => "dropped",
     }
 }

@@ -5,11 +5,11 @@ use crate::table::{Field, Records, Table};
 use leeward_profile::analysis::Selection;
 use leeward_profile::analysis::requests::Request;
 use leeward_profile::analysis::select::{Functions, Selector};
-use leeward_profile::analysis::timeline::{self, Which};
-use leeward_profile::export::Row;
+use leeward_profile::analysis::timeline::{self, RequestChoice};
+use leeward_profile::export::EventRow;
 use leeward_profile::render;
 use leeward_profile::symbols::{Options, Symbols};
-use leeward_profile::trace::{Trace, ignore};
+use leeward_profile::trace::{Trace, ignore_progress};
 use pyo3::prelude::*;
 use std::path::{Path, PathBuf};
 
@@ -35,13 +35,13 @@ pub(crate) fn trace_events(py: Python<'_>, path: PathBuf, from_us: Option<f64>, 
 }
 
 fn events(path: &Path, from: f64, to: f64) -> Result<Table, String> {
-    let trace = Trace::open(path, &mut ignore).map_err(|error| error.to_string())?;
+    let trace = Trace::open(path, &mut ignore_progress).map_err(|error| error.to_string())?;
     let mut symbols = Symbols::new(&trace, Options::default());
     let mut records = Records::new(&EVENT);
     let zero = trace.counts().first;
     let micros = |time: u64| time.saturating_sub(zero) as f64 / 1e3;
     let each = |event: &leeward_profile::format::Event| {
-        let row = Row::of(event, &mut symbols);
+        let row = EventRow::from_event(event, &mut symbols);
         if micros(event.time) < from || micros(row.start) > to {
             return;
         }
@@ -51,7 +51,7 @@ fn events(path: &Path, from: f64, to: f64) -> Result<Table, String> {
         records.float("start_us", micros(row.start));
         records.float("end_us", micros(event.time));
         records.float("wait_us", row.wait as f64 / 1e3);
-        for (name, text) in [("name", &row.name), ("place", &row.place)] {
+        for (name, text) in [("name", &row.name), ("place", &row.location)] {
             if !text.is_empty() {
                 records.text(name, text);
             }
@@ -61,7 +61,7 @@ fn events(path: &Path, from: f64, to: f64) -> Result<Table, String> {
         }
         row.id.iter().for_each(|id| records.whole("id", *id as i64));
     };
-    trace.in_order(&mut ignore, |_| true, each).map_err(|error| error.to_string())?;
+    trace.in_order(&mut ignore_progress, |_| true, each).map_err(|error| error.to_string())?;
     Ok(records.finish())
 }
 
@@ -84,7 +84,7 @@ pub(crate) fn trace_requests(py: Python<'_>, path: PathBuf, request_fn: Option<S
 }
 
 fn requests(path: &Path, request_fn: Option<String>) -> Result<Table, String> {
-    let trace = Trace::open(path, &mut ignore).map_err(|error| error.to_string())?;
+    let trace = Trace::open(path, &mut ignore_progress).map_err(|error| error.to_string())?;
     let mut symbols = Symbols::new(&trace, Options::default());
     let selection = selection(&trace, &mut symbols, request_fn)?;
     let mut records = Records::new(&REQUEST);
@@ -104,7 +104,7 @@ fn requests(path: &Path, request_fn: Option<String>) -> Result<Table, String> {
         threads.dedup();
         records.text("threads", &threads.join(", "));
     };
-    let read = Selector::all(&trace, &selection, &mut ignore, each);
+    let read = Selector::all(&trace, &selection, &mut ignore_progress, each);
     read.map_err(|error| error.to_string())?;
     Ok(records.finish())
 }
@@ -114,7 +114,8 @@ fn selection(trace: &Trace, symbols: &mut Symbols, request_fn: Option<String>) -
     match request_fn {
         Some(name) if trace.counts().calls == 0 => Err(format!("no call of `{name}` was recorded")),
         Some(name) => {
-            let functions = Functions::named(trace, symbols, &name, &mut ignore).map_err(|error| error.to_string())?;
+            let functions =
+                Functions::find(trace, symbols, &name, &mut ignore_progress).map_err(|error| error.to_string())?;
             Ok(Selection::CallsOf(functions))
         }
         None if trace.counts().requests == 0 => {
@@ -138,11 +139,11 @@ pub(crate) fn trace_timeline(
 }
 
 fn drawn(path: &Path, id: Option<u64>, request_fn: Option<String>) -> Result<(String, String), String> {
-    let trace = Trace::open(path, &mut ignore).map_err(|error| error.to_string())?;
+    let trace = Trace::open(path, &mut ignore_progress).map_err(|error| error.to_string())?;
     let mut symbols = Symbols::new(&trace, Options::default());
     let selection = selection(&trace, &mut symbols, request_fn)?;
-    let which = id.map_or(Which::Slowest, Which::Id);
-    let found = timeline::timeline(&trace, &mut symbols, &selection, which, &mut ignore);
+    let which = id.map_or(RequestChoice::Slowest, RequestChoice::Id);
+    let found = timeline::timeline(&trace, &mut symbols, &selection, which, &mut ignore_progress);
     let found = found.map_err(|error| error.to_string())?.ok_or_else(|| match id {
         Some(id) => format!("no request {id} that ended is in the trace"),
         None => "no request that ended is in the trace".into(),

@@ -11,7 +11,7 @@ use super::{output_files, summary};
 use crate::failure::Failure;
 use crate::interrupt::{Interrupt, StopMode};
 use crate::progress::Bar;
-use crate::scenario::What;
+use crate::scenario::ScenarioArgs;
 use crate::table::{WIDTH, wrap};
 use crate::{scenario, stdout};
 
@@ -24,7 +24,7 @@ use crate::{scenario, stdout};
 #[command(after_help = RUN)]
 pub(crate) struct RunArgs {
     #[command(flatten)]
-    pub(crate) what: What,
+    pub(crate) what: ScenarioArgs,
     /// Where to run: `sim`, the simulated testbed, or `real`, this machine: a server and its clients over loopback, each
     /// on a CPU of its own; capacity and round trip are measured first, and the simulator predicts each run
     #[arg(long, default_value = "sim", value_parser = parse_plant)]

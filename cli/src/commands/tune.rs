@@ -7,7 +7,7 @@ use serde_json::{Map, Value, json};
 use crate::failure::Failure;
 use crate::interrupt::{Interrupt, StopMode};
 use crate::progress::Bar;
-use crate::scenario::What;
+use crate::scenario::ScenarioArgs;
 use crate::table::{Align, Table};
 use crate::{scenario, stdout};
 
@@ -22,7 +22,7 @@ const CANDIDATES_SHOWN: usize = 10;
 #[command(after_help = TUNE)]
 pub(crate) struct TuneArgs {
     #[command(flatten)]
-    pub(crate) what: What,
+    pub(crate) what: ScenarioArgs,
     /// Label of the controller in the scenario
     #[arg(long, value_name = "LABEL")]
     pub(crate) controller: String,

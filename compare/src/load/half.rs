@@ -9,12 +9,12 @@ use anyhow::{Result, ensure};
 use leeward_core::registry::Environment;
 use leeward_core::units::{Nanos, Rate};
 use leeward_load::{LoadConfig, LoadReport, Plan, Polling, Schedule};
-use leeward_workload::{Arrivals, Segment, Service, Shares, Workload};
+use leeward_workload::{Arrivals, Segment, ServiceTime, Shares, Workload};
 
 use super::{RTT, SLO, Times};
 
 /// The papers' middle workload: exponential service times of 10 us on average.
-const SERVICE: Service = Service::Exponential(Nanos::from_micros(10));
+const SERVICE: ServiceTime = ServiceTime::Exponential(Nanos::from_micros(10));
 
 /// Requests per second that the server at `address` serves when it always has some, without control.
 ///

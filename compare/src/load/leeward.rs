@@ -96,7 +96,7 @@ impl Speak for Leeward {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use leeward_rpc::wire::{Decoded, Side, decode};
+    use leeward_rpc::wire::{DecodeStatus, Side, decode};
 
     #[test]
     fn what_is_sent_is_leeward() {
@@ -108,7 +108,8 @@ mod tests {
         let mut kinds = Vec::new();
         let mut rest = &out[..];
         while !rest.is_empty() {
-            let Decoded::Frame { frame, length } = decode(rest, Side::Client, PayloadLimit::DEFAULT).unwrap() else {
+            let DecodeStatus::Frame { frame, length } = decode(rest, Side::Client, PayloadLimit::DEFAULT).unwrap()
+            else {
                 panic!("incomplete")
             };
             if let Frame::Call(call) = &frame {

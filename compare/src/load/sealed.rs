@@ -24,7 +24,7 @@ const AT_ONCE: usize = 16;
 /// The certificates that the servers show are not there.
 pub(crate) fn client(folder: &Path, protocol: &'static [u8]) -> Result<ClientTls> {
     let files = ClientFiles { ca: folder.join(certificate::CA), identity: None, name: Some("localhost".into()) };
-    ClientTls::open_for(files, protocol).context("the authority of the servers' certificates")
+    ClientTls::open_with_alpn(files, protocol).context("the authority of the servers' certificates")
 }
 
 fn session(tls: &ClientTls) -> Result<Session> {

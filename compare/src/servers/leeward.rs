@@ -4,17 +4,17 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
-use leeward_rpc::server::{Builder, Failed, Handler, Request, Server};
+use leeward_rpc::server::{Builder, Handler, HandlerError, Request, Server};
 use leeward_rpc::tier::{Leaves, Options};
 use leeward_rpc::tls::{ServerFiles, ServerTls};
-use leeward_runtime::Idle;
+use leeward_runtime::IdlePolicy;
+use leeward_services::backend::Backend;
 use leeward_services::echo::Echo;
-use leeward_services::served::Backend;
 use leeward_services::synthetic::Synthetic;
-use leeward_services::tier::Fan;
+use leeward_services::tier::FanOut;
 use leeward_services::wait::WaitBackend;
-use leeward_threading::Threading;
-use leeward_workload::Service;
+use leeward_threading::ThreadingSetup;
+use leeward_workload::ServiceTime;
 
 use super::{ANY, Idling, bare, work};
 use crate::args::ServeArgs;
@@ -71,7 +71,7 @@ pub(crate) fn start_synthetic(controller: &str, args: &ServeArgs) -> Result<Sock
 /// # Errors
 /// It can't start, or there is no such service time.
 pub(crate) fn start_leaf(args: &ServeArgs) -> Result<SocketAddr> {
-    let leaf = WaitBackend { times: Service::parse(&args.wait)? };
+    let leaf = WaitBackend { times: ServiceTime::parse(&args.wait)? };
     let server = leaf.start(builder(args), ANY).context("starting a leaf")?;
     Ok(server.address())
 }
@@ -83,13 +83,13 @@ pub(crate) fn start_leaf(args: &ServeArgs) -> Result<SocketAddr> {
 pub(crate) fn start_tier(args: &ServeArgs) -> Result<SocketAddr> {
     let leaves = Leaves::resolve(args.leaves.iter().map(ToString::to_string))?;
     let cores = match args.threading {
-        Threading::Cores(cores) => cores,
-        Threading::Setup(_) => 1,
+        ThreadingSetup::Cores(cores) => cores,
+        ThreadingSetup::Setup(_) => 1,
     };
     // Threads of a model wait as the model says; cores of today's server as they do where they share a CPU.
     let cpus = vec![args.cpu.unwrap_or(0); usize::from(cores)];
-    let builder = Server::builder().cores(usize::from(cores)).cpus(cpus).idle(Idle::Block);
-    let tier = builder.start_tier(ANY, Options::new(leaves, args.threading), Fan::new(usize::MAX));
+    let builder = Server::builder().cores(usize::from(cores)).cpus(cpus).idle(IdlePolicy::Block);
+    let tier = builder.start_tier(ANY, Options::new(leaves, args.threading), FanOut::new(usize::MAX));
     let server = tier.context("starting the tier")?;
     Ok(server.address())
 }
@@ -98,7 +98,7 @@ pub(crate) fn start_tier(args: &ServeArgs) -> Result<SocketAddr> {
 struct Worked(Duration);
 
 impl Handler for Worked {
-    fn call(&self, request: &Request<'_>, reply: &mut Vec<u8>) -> Result<(), Failed> {
+    fn call(&self, request: &Request<'_>, reply: &mut Vec<u8>) -> Result<(), HandlerError> {
         bare::spin(self.0);
         Echo.call(request, reply)
     }
@@ -106,8 +106,8 @@ impl Handler for Worked {
 
 fn builder(args: &ServeArgs) -> Builder {
     let idle = match args.idle {
-        Idling::Spin => Idle::Spin,
-        Idling::Block => Idle::Block,
+        Idling::Spin => IdlePolicy::Spin,
+        Idling::Block => IdlePolicy::Block,
     };
     Server::builder().cores(1).cpus(args.cpu.into_iter().collect()).idle(idle)
 }

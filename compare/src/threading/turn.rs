@@ -9,8 +9,8 @@ use leeward_catalogue::Catalogue;
 use leeward_core::registry::Environment;
 use leeward_core::units::{Nanos, Rate};
 use leeward_load::{LoadConfig, LoadReport, Plan, Polling, Schedule};
-use leeward_rpc::ask::Ask;
-use leeward_workload::{Arrivals, Segment, Service, Shares, Workload};
+use leeward_rpc::generator::RequestGenerator;
+use leeward_workload::{Arrivals, Segment, ServiceTime, Shares, Workload};
 use serde::Serialize;
 
 use crate::args::ThreadingArgs;
@@ -43,7 +43,7 @@ pub(super) struct Bench {
     leaves: Vec<Server>,
     tier: usize,
     times: Times,
-    ask: Arc<dyn Ask>,
+    ask: Arc<dyn RequestGenerator>,
 }
 
 impl Bench {
@@ -52,12 +52,12 @@ impl Bench {
     /// # Errors
     /// A leaf does not start.
     pub(super) fn new(tier: usize, load: usize, args: &ThreadingArgs, times: Times) -> Result<Self> {
-        Service::parse(&args.wait).context("--wait")?;
+        ServiceTime::parse(&args.wait).context("--wait")?;
         let leaf = || Server::start_with(ServerKind::Leaf, load, &["--idle", "block", "--wait", &args.wait]);
         let leaves = (0..args.leaves).map(|_| leaf()).collect::<Result<Vec<_>>>()?;
         let requests = Catalogue::builtin().requests("tier")?;
         let registry = leeward_controllers::builtin();
-        let target = leeward_services::case::Target {
+        let target = leeward_services::definition::Target {
             address: leaves[0].address(),
             algorithm: registry.find("none")?,
             params: &leeward_core::params::Params::default(),
@@ -85,7 +85,7 @@ impl Bench {
     /// The contender does not start or does not answer.
     pub(super) fn capacity(&self, kind: ServerKind, name: &str, seed: u64) -> Result<f64> {
         let server = self.start(kind, name)?;
-        let service = Service::Constant(Nanos::ZERO);
+        let service = ServiceTime::Constant(Nanos::ZERO);
         let duration = nanos(self.times.warmup + self.times.measured);
         let plan = Plan::Closed { connections: CONNECTIONS, outstanding: 2, service, seed: seed + 1, duration };
         let report = self.run(&server, &plan)?;
@@ -104,7 +104,7 @@ impl Bench {
             arrivals: Arrivals::Poisson,
             shares: Shares::Equal,
             demand: vec![Segment { from: Nanos::ZERO, rate: Rate(rate) }],
-            service: Service::Constant(Nanos::ZERO),
+            service: ServiceTime::Constant(Nanos::ZERO),
         };
         // All contenders meet the same requests.
         let span = nanos(self.times.warmup + self.times.measured);

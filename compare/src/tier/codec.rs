@@ -15,6 +15,6 @@ pub(super) fn encoded(frame: &Frame<'_>) -> Vec<u8> {
 /// Reads once; `None` at the end of the stream, or where it is broken.
 pub(super) async fn fill(reader: &mut OwnedReadHalf, decoder: &mut Decoder) -> Option<()> {
     let count = reader.read(decoder.spare()).await.ok().filter(|count| *count > 0)?;
-    decoder.filled(count);
+    decoder.advance(count);
     Some(())
 }

@@ -170,7 +170,7 @@ where
         let mut request = Request::new(Empty::new());
         request.headers_mut().insert(http::header::HOST, http::HeaderValue::from_static("leeward"));
         match policy {
-            Policy::Layer if attempt > 0 => client::repeated(&mut request, attempt),
+            Policy::Layer if attempt > 0 => client::mark_retry(&mut request, attempt),
             Policy::Marked if attempt > 0 => {
                 let mark = http::HeaderValue::from_str(&format!("a={attempt}")).ok()?;
                 request.headers_mut().insert(LEEWARD, mark);
@@ -179,7 +179,7 @@ where
         }
         std::future::poll_fn(|context| service.poll_ready(context)).await.ok()?;
         let response = service.call(request).await.ok()?;
-        let refused = client::overloaded(&response);
+        let refused = client::is_overload(&response);
         response.into_body().collect().await.ok()?;
         if !refused {
             return Some(true);

@@ -1,7 +1,7 @@
 //! Too much of everything: tenants, bytes of a body, connections that never say what they want. What is kept of it has a bound.
 
 use super::target::{Target, against, layer};
-use leeward_testkit::allocator::{forget_most_bytes, most_bytes};
+use leeward_testkit::allocator::{peak_bytes, reset_peak_bytes};
 use leeward_testkit::wait::until;
 use std::fmt::Write;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -10,8 +10,8 @@ const TENANTS: usize = 10_000;
 
 /// Bytes that the program has allocated now.
 fn allocated() -> usize {
-    forget_most_bytes();
-    most_bytes()
+    reset_peak_bytes();
+    peak_bytes()
 }
 
 /// So many requests of as many tenants over one connection, all answered.
@@ -47,7 +47,7 @@ fn tenants_that_come_and_go_take_no_memory() {
             tenants(target, round).await;
             target.honest().await;
         }
-        assert_eq!(target.counts().refusals(), 0, "nobody had to wait");
+        assert_eq!(target.counts().rejections(), 0, "nobody had to wait");
         // Connections end a moment after their clients.
         until("memory of the tenants", || allocated() < before + BOUND);
         let names = std::hint::black_box(vec![0u64; TENANTS * ROUNDS]);
@@ -72,11 +72,11 @@ fn a_body_without_end_is_not_kept() {
                 sent += chunk.len();
                 assert!(sent < 1 << 30, "{status}: the server reads a gigabyte");
             }
-            let grown = most_bytes().saturating_sub(before);
+            let grown = peak_bytes().saturating_sub(before);
             assert!(grown < MOST, "{status}: {grown} bytes");
         }
         let counts = target.counts();
-        assert_eq!((counts.arrived, counts.refusals()), (2, 1), "{counts:?}");
+        assert_eq!((counts.arrived, counts.rejections()), (2, 1), "{counts:?}");
     });
 }
 
@@ -100,7 +100,7 @@ fn connections_that_never_finish_their_heads_are_no_requests() {
             target.honest().await;
         }
         assert_eq!(target.counts().arrived, 3, "only the honest ones");
-        let grown = most_bytes().saturating_sub(before);
+        let grown = peak_bytes().saturating_sub(before);
         assert!(grown < CLIENTS * EACH, "{grown} bytes for {CLIENTS} connections");
         // Who comes to an end is served after all.
         for stream in &mut streams {

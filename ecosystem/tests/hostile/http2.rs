@@ -142,7 +142,7 @@ fn a_refused_stream_takes_no_body() {
             let refused = sender.send_request(request).await.unwrap();
             assert_eq!(refused.status(), 503);
         }
-        assert_eq!(target.counts().refusals(), 20);
+        assert_eq!(target.counts().rejections(), 20);
     });
 }
 

@@ -5,9 +5,9 @@ use axum::http::header::CONTENT_TYPE;
 use axum::routing::{get, post};
 use axum::{Router, http::request::Parts};
 use http_body::Frame;
-use leeward_testkit::alone::alone;
+use leeward_testkit::serial::serial_guard;
 use leeward_testkit::wait::{LIVENESS, until};
-use leeward_tower::{Arriving, Class, Counts, Slo, ms, slo};
+use leeward_tower::{Class, GateCounts, RequestInfo, Slo, ms, slo};
 use std::convert::Infallible;
 use std::net::SocketAddr;
 use std::pin::Pin;
@@ -36,7 +36,7 @@ impl http_body::Body for Endless {
 pub(crate) fn layer() -> Slo {
     let text = |request: &Parts, name: &str| Some(request.headers.get(name)?.to_str().ok()?.to_owned());
     slo(ms(30_000))
-        .describe(move |request, arriving: Arriving| {
+        .describe(move |request, arriving: RequestInfo| {
             assert!(!request.headers.contains_key("x-panics"), "as asked");
             let cost: Option<f64> = text(request, "x-cost").and_then(|cost| cost.parse().ok());
             let class: Option<u8> = text(request, "x-class").and_then(|class| class.parse().ok());
@@ -84,7 +84,7 @@ pub(crate) struct Target {
 /// Runs `test` against a service of its own. Afterwards nothing has panicked, nothing is in flight, every request is in the books, and an
 /// honest one is answered.
 pub(crate) fn against(layer: Slo, test: impl AsyncFnOnce(&Target)) {
-    let _alone = alone();
+    let _alone = serial_guard();
     watch_panics();
     let before = PANICS.load(Ordering::Relaxed);
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
@@ -96,7 +96,7 @@ pub(crate) fn against(layer: Slo, test: impl AsyncFnOnce(&Target)) {
         target.honest().await;
         target.rests();
         let counts = target.counts();
-        assert_eq!(counts.arrived, counts.admitted + counts.refusals(), "{counts:?}");
+        assert_eq!(counts.arrived, counts.admitted + counts.rejections(), "{counts:?}");
         assert!(!server.is_finished(), "it still serves");
         server.abort();
     });
@@ -105,7 +105,7 @@ pub(crate) fn against(layer: Slo, test: impl AsyncFnOnce(&Target)) {
 }
 
 impl Target {
-    pub(crate) fn counts(&self) -> Counts {
+    pub(crate) fn counts(&self) -> GateCounts {
         self.layer.gate().counts()
     }
 

@@ -8,7 +8,7 @@ use super::seen::{self, Shown};
 use crate::errors;
 use leeward_controllers::breakwater;
 use leeward_core::client::{ClientConfig, ClientParts};
-use leeward_core::params::{Kind, ParamError, ParamSpec, Params, Raw};
+use leeward_core::params::{ParamError, ParamKind, ParamSpec, Params, RawParam};
 use leeward_core::registry::{Algorithm, Environment};
 use leeward_core::server::{Admission, ServerHalves};
 use leeward_core::units::{Nanos, parse_duration};
@@ -29,7 +29,7 @@ struct Class {
     label: String,
     class: Py<PyAny>,
     own: &'static [ParamSpec],
-    defaults: Vec<(&'static str, Raw)>,
+    defaults: Vec<(&'static str, RawParam)>,
 }
 
 static CLASSES: Mutex<BTreeMap<u64, Arc<Class>>> = Mutex::new(BTreeMap::new());
@@ -68,10 +68,10 @@ impl Written {
         let slot = NEXT.fetch_add(1, Ordering::Relaxed);
         let hidden = ParamSpec {
             name: CLASS,
-            kind: Kind::Count { min: 0, max: CLASSES_MAX },
+            kind: ParamKind::Count { min: 0, max: CLASSES_MAX },
             default: "the class",
             doc: "number of the class in this process",
-            tune: &[],
+            tuning_values: &[],
         };
         let theirs = if laws_pool { breakwater::ALGORITHM.params } else { &[] };
         let theirs = theirs.iter().filter(|spec| !own.iter().any(|mine| mine.name == spec.name)).copied();
@@ -141,7 +141,7 @@ impl Class {
     fn server(&self, params: &Params, environment: &Environment) -> Result<ServerHalves, ParamError> {
         let asked = Arc::new(ask(self.slot, |py| self.object(py, params, environment)));
         if asked.pool.is_some() {
-            return breakwater::server_under(
+            return breakwater::server_with_law(
                 Box::new(Law { asked, signals: Shown::default(), pool: Shown::default() }),
                 params,
                 environment,
@@ -165,14 +165,14 @@ impl Class {
             let set = params.pairs().find(|(set, _)| set == name).map(|(_, raw)| raw);
             let raw = set.as_ref().unwrap_or(default);
             match (spec.kind, raw) {
-                (Kind::Duration { .. }, Raw::Text(text)) => {
+                (ParamKind::Duration { .. }, RawParam::Text(text)) => {
                     arguments.set_item(name, parse_duration(text).map_or(f64::NAN, Nanos::as_micros_f64))?;
                 }
-                (Kind::Choice(_), Raw::Text(word)) => arguments.set_item(name, word == "on")?,
-                (_, Raw::Text(text)) => arguments.set_item(name, text)?,
-                (_, Raw::Number(number)) => arguments.set_item(name, number)?,
-                (_, Raw::Integer(number)) => arguments.set_item(name, number)?,
-                (_, Raw::Switch(on)) => arguments.set_item(name, on)?,
+                (ParamKind::Choice(_), RawParam::Text(word)) => arguments.set_item(name, word == "on")?,
+                (_, RawParam::Text(text)) => arguments.set_item(name, text)?,
+                (_, RawParam::Number(number)) => arguments.set_item(name, number)?,
+                (_, RawParam::Integer(number)) => arguments.set_item(name, number)?,
+                (_, RawParam::Switch(on)) => arguments.set_item(name, on)?,
             }
         }
         let object = self.class.bind(py).call((seen::Environment::of(environment),), Some(&arguments))?;
@@ -200,28 +200,28 @@ impl Class {
 fn declared(
     class: &Bound<'_, PyAny>,
     wrong: &dyn Fn(&str) -> PyErr,
-) -> PyResult<(&'static [ParamSpec], Vec<(&'static str, Raw)>)> {
+) -> PyResult<(&'static [ParamSpec], Vec<(&'static str, RawParam)>)> {
     let Ok(given) = class.getattr("params") else { return Ok((&[], Vec::new())) };
     let given = given.cast::<PyDict>().map_err(|_| wrong("params: accepted: a dict of names and defaults"))?.clone();
     let (mut specs, mut defaults) = (Vec::new(), Vec::new());
     for (name, default) in given.iter() {
         let name: String = name.extract().map_err(|_| wrong("params: names are texts"))?;
         let (kind, raw) = if default.is_instance_of::<PyBool>() {
-            (Kind::SWITCH, Raw::Switch(default.extract()?))
+            (ParamKind::SWITCH, RawParam::Switch(default.extract()?))
         } else if default.is_instance_of::<PyInt>() {
-            (Kind::Count { min: 0, max: CLASSES_MAX }, Raw::Integer(default.extract()?))
+            (ParamKind::Count { min: 0, max: CLASSES_MAX }, RawParam::Integer(default.extract()?))
         } else if let Ok(number) = default.extract::<f64>() {
-            (Kind::Number { min: -1e12, max: 1e12 }, Raw::Number(number))
+            (ParamKind::Number { min: -1e12, max: 1e12 }, RawParam::Number(number))
         } else if let Some(text) =
             default.cast::<PyString>().ok().map(ToString::to_string).filter(|text| parse_duration(text).is_ok())
         {
-            (Kind::SPAN, Raw::Text(text))
+            (ParamKind::ANY_DURATION, RawParam::Text(text))
         } else {
             return Err(wrong(&format!(
                 "params: {name}: accepted: a number, True or False, or a duration such as \"80us\""
             )));
         };
-        if matches!(raw, Raw::Number(number) if !number.is_finite()) {
+        if matches!(raw, RawParam::Number(number) if !number.is_finite()) {
             return Err(wrong(&format!("params: {name}: accepted: a finite number")));
         }
         let name = kept_name(&name);
@@ -230,7 +230,7 @@ fn declared(
             kind,
             default: "the class's",
             doc: "a parameter of a class in Python",
-            tune: &[],
+            tuning_values: &[],
         });
         defaults.push((name, raw));
     }

@@ -130,8 +130,8 @@ impl Signals {
         self.run_delay_us.set(micros(signals.run_delay));
         self.arrivals.set(signals.arrivals);
         self.completions.set(signals.completions);
-        self.drops.set(signals.drops);
-        self.lock_drops.set(signals.lock_drops);
+        self.drops.set(signals.rejections);
+        self.lock_drops.set(signals.lock_rejections);
     }
 }
 

@@ -130,7 +130,7 @@ Examples:
 
 /// A trace, and what helps to read it.
 #[derive(Debug, Clone, clap::Args)]
-pub(crate) struct Source {
+pub(crate) struct TraceArgs {
     /// Folder of a trace, or one of its files
     #[arg(value_name = "TRACE")]
     pub(crate) trace: PathBuf,
@@ -144,7 +144,7 @@ pub(crate) struct Source {
 
 /// Arguments that select requests.
 #[derive(Debug, Clone, clap::Args)]
-pub(crate) struct What {
+pub(crate) struct RequestArgs {
     /// Take each recorded call of this function for a request, instead of those that the program marks
     #[arg(long, value_name = "NAME")]
     pub(crate) request_fn: Option<String>,
@@ -155,7 +155,7 @@ pub(crate) struct What {
 #[command(after_help = INFO)]
 pub(crate) struct InfoArgs {
     #[command(flatten)]
-    pub(crate) source: Source,
+    pub(crate) source: TraceArgs,
 }
 
 const INFO: &str = "\
@@ -172,9 +172,9 @@ Examples:
 #[command(after_help = STATS)]
 pub(crate) struct StatsArgs {
     #[command(flatten)]
-    pub(crate) source: Source,
+    pub(crate) source: TraceArgs,
     #[command(flatten)]
-    pub(crate) what: What,
+    pub(crate) what: RequestArgs,
     /// The percentile to rank by
     #[arg(long, short, value_name = "P", default_value = "99.99", value_parser = parse_percentile)]
     pub(crate) percentile: f64,
@@ -206,9 +206,9 @@ Examples:
 #[command(after_help = REQUESTS)]
 pub(crate) struct RequestsArgs {
     #[command(flatten)]
-    pub(crate) source: Source,
+    pub(crate) source: TraceArgs,
     #[command(flatten)]
-    pub(crate) what: What,
+    pub(crate) what: RequestArgs,
     /// How many
     #[arg(long, short = 'n', value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u16).range(1..=10_000))]
     pub(crate) limit: u16,
@@ -225,12 +225,12 @@ Examples:
 #[command(after_help = TIMELINE)]
 pub(crate) struct TimelineArgs {
     #[command(flatten)]
-    pub(crate) source: Source,
+    pub(crate) source: TraceArgs,
     /// The request's id (as `leeward profile requests` shows it); by default the slowest
     #[arg(value_name = "ID", value_parser = parse_id)]
     pub(crate) id: Option<u64>,
     #[command(flatten)]
-    pub(crate) what: What,
+    pub(crate) what: RequestArgs,
     /// Write a page to look at in a browser
     #[arg(long, value_name = "FILE")]
     pub(crate) html: Option<PathBuf>,
@@ -247,9 +247,9 @@ Examples:
 #[command(after_help = TAIL)]
 pub(crate) struct TailArgs {
     #[command(flatten)]
-    pub(crate) source: Source,
+    pub(crate) source: TraceArgs,
     #[command(flatten)]
-    pub(crate) what: What,
+    pub(crate) what: RequestArgs,
     /// How many count as the slowest, in per cent
     #[arg(long, value_name = "PERCENT", default_value = "1", value_parser = parse_percentile)]
     pub(crate) slowest: f64,
@@ -279,7 +279,7 @@ pub(crate) struct ExportArgs {
     #[arg(long = "symbols", value_name = "DIR")]
     pub(crate) symbols: Vec<PathBuf>,
     #[command(flatten)]
-    pub(crate) what: What,
+    pub(crate) what: RequestArgs,
     /// Format to write: Perfetto's own format, Chrome's JSON, a line per event, or stacks of requests for flame graphs
     #[arg(long, value_name = "FORMAT", value_parser = ["perfetto", "chrome", "csv", "parquet", "folded"])]
     pub(crate) format: String,

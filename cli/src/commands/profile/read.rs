@@ -16,7 +16,7 @@ use leeward_profile::span::format_nanos;
 use leeward_profile::symbols::{Options, Symbols};
 use leeward_profile::trace::{Damage, Progress, ProgressCallback, Trace, TraceError};
 
-use super::args::What;
+use super::args::RequestArgs;
 use super::control::is_recording;
 use crate::failure::{Failure, file_failure};
 use crate::hangup;
@@ -72,7 +72,7 @@ impl OpenTrace {
     }
 
     /// The failure to say that nothing was selected, and what could have been.
-    pub(super) fn selection_failure(&mut self, what: &What, unfinished: u64) -> Failure {
+    pub(super) fn selection_failure(&mut self, what: &RequestArgs, unfinished: u64) -> Failure {
         let Some(name) = &what.request_fn else {
             return Failure::Input(anyhow!(
                 "no request ended while it was recorded{}",
@@ -101,7 +101,7 @@ impl OpenTrace {
     }
 
     /// Requests of a selection, in words that follow a number.
-    pub(super) fn describe_requests(&self, what: &What) -> String {
+    pub(super) fn describe_requests(&self, what: &RequestArgs) -> String {
         match &what.request_fn {
             Some(name) => format!("recorded calls of {}", sanitize(name)),
             None => "requests".into(),
@@ -109,7 +109,7 @@ impl OpenTrace {
     }
 
     /// Remark on calls that were taken for requests; empty for requests that the program marks.
-    pub(super) fn coverage_note(&self, what: &What) -> String {
+    pub(super) fn coverage_note(&self, what: &RequestArgs) -> String {
         let least = format_nanos(self.trace.header().call_threshold);
         let Some(name) = &what.request_fn else { return String::new() };
         let mut said = format!("Calls that took less than {least} were not recorded and are not among them.\n");
@@ -127,7 +127,7 @@ impl OpenTrace {
     }
 
     /// The selection that was asked for; an error if there is nothing to select.
-    pub(super) fn selection(&mut self, what: &What) -> Result<Selection, Failure> {
+    pub(super) fn selection(&mut self, what: &RequestArgs) -> Result<Selection, Failure> {
         match &what.request_fn {
             Some(name) if self.trace.counts().calls == 0 => {
                 Err(Failure::Input(anyhow!("no call of `{name}` was recorded; {}", no_calls_reason(&self.trace))))
@@ -144,7 +144,7 @@ impl OpenTrace {
     }
 
     /// Calls of the function with this name, with a remark where they may not be what was meant.
-    fn select_calls(&mut self, name: &str, what: &What) -> Result<Selection, Failure> {
+    fn select_calls(&mut self, name: &str, what: &RequestArgs) -> Result<Selection, Failure> {
         let mut watch = self.progress("looking for the function");
         let found = Functions::find(&self.trace, &mut self.symbols, name, &mut watch).map_err(failure)?;
         if found.is_empty() {

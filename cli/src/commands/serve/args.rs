@@ -94,7 +94,7 @@ pub(crate) struct ServeArgs {
     pub(crate) idle: Option<String>,
     /// Read and write several sockets in one system call where the kernel has io_uring, or never
     #[arg(long, value_enum, value_name = "WHEN", default_value = "auto")]
-    pub(crate) io_uring: WhenPossible,
+    pub(crate) io_uring: IoUringMode,
     /// Connections that may be open at once, at each port; fewer where the system allows fewer descriptors
     #[arg(long, value_name = "N", default_value_t = 16_384, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     pub(crate) connections: u32,
@@ -152,17 +152,17 @@ Examples:
 
 /// Something that not every kernel has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
-pub(crate) enum WhenPossible {
+pub(crate) enum IoUringMode {
     Auto,
     Off,
 }
 
-impl WhenPossible {
+impl IoUringMode {
     /// As flags and files say it.
     pub(crate) fn name(self) -> &'static str {
         match self {
-            WhenPossible::Auto => "auto",
-            WhenPossible::Off => "off",
+            IoUringMode::Auto => "auto",
+            IoUringMode::Off => "off",
         }
     }
 }

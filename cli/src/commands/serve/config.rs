@@ -11,7 +11,7 @@ use leeward_services::arguments::{Argument, Kind, Value, size};
 use leeward_services::tiers::CURVES;
 
 use super::allocator::{self, Allocator};
-use super::args::{OFF_ON, ServeArgs, WhenPossible, parse_idle};
+use super::args::{OFF_ON, ServeArgs, IoUringMode, parse_idle};
 use super::cores::CoreRange;
 use super::otlp;
 use super::shadow;
@@ -55,7 +55,7 @@ const KEYS: &[&str] = &[
     "set",
 ];
 
-const IO_URING_MODES: [WhenPossible; 2] = [WhenPossible::Auto, WhenPossible::Off];
+const IO_URING_MODES: [IoUringMode; 2] = [IoUringMode::Auto, IoUringMode::Off];
 const SPAN_RANGE: std::ops::RangeInclusive<Nanos> = Nanos(1)..=Nanos::from_secs(3_600);
 
 /// Fills in from the file, if there is one, what the command line does not say.
@@ -135,7 +135,7 @@ fn fill(args: &mut ServeArgs, settings: &Settings) -> Result<(), ScenarioError> 
         parse_idle(policy).map_err(|error| settings.error("idle", error.to_string().trim_start_matches("--idle ")))?;
     }
     put(&mut args.idle, free("idle"), policy.map(Some));
-    let when = settings.choice("io-uring", &IO_URING_MODES.map(WhenPossible::name))?;
+    let when = settings.choice("io-uring", &IO_URING_MODES.map(IoUringMode::name))?;
     put(&mut args.io_uring, free("io_uring"), when.map(|index| IO_URING_MODES[index]));
     put(&mut args.connections, free("connections"), settings.count("connections", 1..=1_000_000)?);
     let receiving = settings.line("receiving")?;

@@ -36,7 +36,7 @@ use std::time::Duration;
 
 use admin::AdminListener;
 use allocator::Allocator;
-use args::{WhenPossible, parse_idle};
+use args::{IoUringMode, parse_idle};
 use recording::Recordings;
 use systemd::InheritedSockets;
 
@@ -66,7 +66,7 @@ pub(crate) fn serve(mut args: ServeArgs) -> Result<(), Failure> {
         .cores(args.cores.max.into())
         .cpus(args.cpus.clone())
         .idle(idle)
-        .io_uring(if args.io_uring == WhenPossible::Auto { IoUring::Auto } else { IoUring::Off })
+        .io_uring(if args.io_uring == IoUringMode::Auto { IoUring::Auto } else { IoUring::Off })
         .receiving_limit(size(&args.receiving).map_err(|problem| Failure::Input(anyhow!("--receiving {problem}")))?)
         .sending_limit(size(&args.sending).map_err(|problem| Failure::Input(anyhow!("--sending {problem}")))?);
     let builder = match &args.udp {

@@ -19,13 +19,13 @@ use leeward_threading::curves::{Curves, TailPercentile};
 use crate::failure::Failure;
 use crate::interrupt::Interrupt;
 use crate::progress::Spinner;
-use crate::scenario::{self, What};
+use crate::scenario::{self, ScenarioArgs};
 
 /// Arguments that say what to measure.
 #[derive(Debug, clap::Args)]
 pub(super) struct BenchArgs {
     #[command(flatten)]
-    what: What,
+    what: ScenarioArgs,
     /// The scenario's tier, where it has several
     #[arg(long, value_name = "NAME")]
     tier: Option<String>,
