@@ -49,7 +49,7 @@ impl ValueAxis {
         value < self.low || value > self.high
     }
 
-    fn to_px(&self, value: f64) -> f64 {
+    fn pixel(&self, value: f64) -> f64 {
         let share = if self.log {
             (value.max(self.low) / self.low).ln() / (self.high / self.low).ln()
         } else {
@@ -62,12 +62,12 @@ impl ValueAxis {
 /// The drawing; nothing for a claim without finite numbers.
 pub(crate) fn strip(claim: &ClaimVerdicts) -> Markup {
     let Some(line) = ValueAxis::new(claim) else { return html! {} };
-    let from = claim.bounds.min.map_or(0.0, |min| line.to_px(min));
-    let to = claim.bounds.max.map_or(WIDTH, |max| line.to_px(max));
+    let from = claim.bounds.min.map_or(0.0, |min| line.pixel(min));
+    let to = claim.bounds.max.map_or(WIDTH, |max| line.pixel(max));
     let same = claim.published == claim.extended;
     let (first, second) =
         if claim.ours { (&claim.extended, None) } else { (&claim.published, (!same).then_some(&claim.extended)) };
-    let number = claim.bounds.number.map(|number| line.to_px(number));
+    let number = claim.bounds.number.map(|number| line.pixel(number));
     html! {
         svg.strip viewBox=(format!("0 0 {WIDTH} {HEIGHT}")) width=(WIDTH) height=(HEIGHT) role="img"
             aria-label=(format!("measured {}, accepted {}", first.measured, first.accepted)) {
@@ -87,12 +87,12 @@ pub(crate) fn strip(claim: &ClaimVerdicts) -> Markup {
 fn dot(claim: &Claim, line: &ValueAxis, y: f64, class: &str) -> Markup {
     html! {
         @if let Some((low, high)) = claim.interval {
-            line.whisker x1=(px(line.to_px(low))) x2=(px(line.to_px(high))) y1=(y) y2=(y) {}
+            line.whisker x1=(px(line.pixel(low))) x2=(px(line.pixel(high))) y1=(y) y2=(y) {}
         }
         @if let Some(value) = claim.value {
             @if line.is_outside(value) {
-                text.beyond x=(px(line.to_px(value))) y=(y + 4.0) { (if value > line.high { "»" } else { "«" }) title { (claim.measured) } }
-            } @else { circle.(class) cx=(px(line.to_px(value))) cy=(y) r="3.6" { title { (claim.measured) } } }
+                text.beyond x=(px(line.pixel(value))) y=(y + 4.0) { (if value > line.high { "»" } else { "«" }) title { (claim.measured) } }
+            } @else { circle.(class) cx=(px(line.pixel(value))) cy=(y) r="3.6" { title { (claim.measured) } } }
         }
     }
 }
@@ -144,9 +144,9 @@ mod tests {
     fn places_are_in_order() {
         let bounds = Bounds { number: None, min: Some(0.1), max: None };
         let line = ValueAxis::new(&claim(Some(40.0), None, bounds)).unwrap();
-        assert!(line.log && line.to_px(0.1) < line.to_px(5.0) && line.to_px(5.0) < line.to_px(40.0));
+        assert!(line.log && line.pixel(0.1) < line.pixel(5.0) && line.pixel(5.0) < line.pixel(40.0));
         let two_sided = Bounds { max: Some(0.5), ..bounds };
         let line = ValueAxis::new(&claim(Some(40.0), None, two_sided)).unwrap();
-        assert!(line.is_outside(40.0) && !line.is_outside(0.5) && line.to_px(0.1) < line.to_px(0.5));
+        assert!(line.is_outside(40.0) && !line.is_outside(0.5) && line.pixel(0.1) < line.pixel(0.5));
     }
 }

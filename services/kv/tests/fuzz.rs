@@ -81,7 +81,7 @@ fn answered(bytes: &[u8], mut piece: impl FnMut() -> usize) -> (Vec<u8>, bool) {
                 DecoderOutput::Close => return (reply, true),
                 DecoderOutput::Request if Executor::scope(&request) != RequestScope::Items => {}
                 DecoderOutput::Request => {
-                    drop(executor.execute(&request, &RequestContext::at(1_700_000_000), &mut reply).unwrap())
+                    _ = executor.execute(&request, &RequestContext::at(1_700_000_000), &mut reply).unwrap();
                 }
             }
         }

@@ -31,7 +31,7 @@ pub(super) fn vertical(frame: &Frame, scale: &Scale, title: &str) -> Markup {
     html! {
         text.axis-title x="0" y="14" { (title) }
         @for tick in scale.ticks() {
-            @if let Some(y) = scale.to_px(tick.value) {
+            @if let Some(y) = scale.pixel(tick.value) {
                 line.grid x1=(px(frame.left)) x2=(px(frame.right)) y1=(px(y)) y2=(px(y)) {}
                 text.tick.end x=(px(frame.left - 8.0)) y=(px(y + 4.0)) { (tick.label) }
             }
@@ -56,7 +56,7 @@ fn visible_ticks(scale: &Scale) -> Vec<(Tick, f64)> {
     let mut taken = f64::NEG_INFINITY;
     let mut kept = Vec::new();
     for tick in scale.ticks() {
-        let Some(x) = scale.to_px(tick.value) else { continue };
+        let Some(x) = scale.pixel(tick.value) else { continue };
         let half = tick.label.chars().count() as f64 * LETTER / 2.0;
         if x - half >= taken {
             taken = x + half + 14.0;

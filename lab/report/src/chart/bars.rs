@@ -84,14 +84,14 @@ impl Layout {
         let width = (self.group_width * 0.78 / self.slots as f64).min(46.0);
         // Names of variants need no heading.
         let title = if ["label", "controller"].contains(&chart.plot.x.as_str()) { "" } else { &chart.x.name };
-        let zero = self.y.to_px(0.0).unwrap_or(self.frame.bottom);
+        let zero = self.y.pixel(0.0).unwrap_or(self.frame.bottom);
         html! {
             (axis::vertical(&self.frame, &self.y, &chart.y_title()))
             @for (group, series, summary) in bars {
                 @let slot = if self.slots == 1 { 0 } else { *series };
                 @let left = center(*group) + (slot as f64 - self.slots as f64 / 2.0) * width;
                 @let one = &chart.selection.series[*series];
-                @if let Some(top) = self.y.to_px(summary.median) {
+                @if let Some(top) = self.y.pixel(summary.median) {
                     g.hit {
                         title { (format!("{}\n{}\n{}", one.name, groups[*group],
                             summary.scale_by(1.0 / chart.y_unit.factor).format(chart.y.quantity))) }
@@ -109,7 +109,7 @@ impl Layout {
     }
 
     fn whisker(&self, summary: &Summary, x: f64) -> Markup {
-        let (Some(top), Some(bottom)) = (self.y.to_px(summary.max), self.y.to_px(summary.min)) else { return html! {} };
+        let (Some(top), Some(bottom)) = (self.y.pixel(summary.max), self.y.pixel(summary.min)) else { return html! {} };
         html! {
             @if summary.count > 1 && bottom - top >= 1.0 {
                 path.whisker d=(format!("M{0} {2}V{3}M{1} {2}h6M{1} {3}h6", px(x), px(x - 3.0), px(top), px(bottom))) {}
@@ -121,7 +121,7 @@ impl Layout {
     fn value(&self, summary: &Summary, x: f64, width: f64) -> Markup {
         let label = fields::short(summary.median);
         let fits = label.chars().count() as f64 * LETTER <= width.max(self.group_width * 0.9 / self.slots as f64) + 2.0;
-        let top = self.y.to_px(summary.max.max(0.0)).unwrap_or(self.frame.top);
+        let top = self.y.pixel(summary.max.max(0.0)).unwrap_or(self.frame.top);
         html! { @if fits { text.tick.middle.strong x=(px(x)) y=(px(top - 5.0)) { (label) } } }
     }
 }

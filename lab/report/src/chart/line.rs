@@ -109,7 +109,7 @@ fn summarize(mut values: Vec<(f64, f64)>) -> Vec<CurveSample> {
 
 fn capacity(chart: &Chart, x: &Scale, left: f64) -> Option<f64> {
     let value = chart.references.capacity? * chart.x_unit.factor;
-    let place = x.to_px(value).filter(|_| x.contains(value))?;
+    let place = x.pixel(value).filter(|_| x.contains(value))?;
     // Further left its name would run into the title of the vertical axis.
     (place > left + 40.0).then_some(place)
 }
@@ -119,7 +119,7 @@ fn pixel_points<'a>(
     x: &'a Scale,
     y: &'a Scale,
 ) -> impl Iterator<Item = (f64, f64)> + 'a {
-    samples.filter_map(|(at, value)| Some((x.to_px(at)?, y.to_px(value)?)))
+    samples.filter_map(|(at, value)| Some((x.pixel(at)?, y.pixel(value)?)))
 }
 
 fn joined(points: impl Iterator<Item = (f64, f64)>) -> String {
@@ -182,7 +182,7 @@ fn demand_name(frame: &Frame) -> Markup {
 fn markers(chart: &Chart, curve: &Curve, x: &Scale, y: &Scale) -> Markup {
     html! {
         @for sample in &curve.samples {
-            @if let (Some(at), Some(height)) = (x.to_px(sample.x), y.to_px(sample.y.median)) {
+            @if let (Some(at), Some(height)) = (x.pixel(sample.x), y.pixel(sample.y.median)) {
                 g.hit {
                     title { (format!("{}\n{}\n{}", curve.name, x_label(chart, sample.x), y_label(chart, sample.y))) }
                     circle.target cx=(px(at)) cy=(px(height)) r="10" {}
@@ -207,7 +207,7 @@ fn few_markers(curve: &Curve, index: usize, curves: usize, x: &Scale, y: &Scale)
     let first = stride * index / curves.max(1) + stride / 4;
     html! {
         @for sample in curve.samples.iter().skip(first).step_by(stride) {
-            @if let (Some(at), Some(height)) = (x.to_px(sample.x), y.to_px(sample.y.median)) {
+            @if let (Some(at), Some(height)) = (x.pixel(sample.x), y.pixel(sample.y.median)) {
                 (marker(curve.style, at, height))
             }
         }
@@ -221,7 +221,7 @@ fn columns(chart: &Chart, curves: &[Curve], frame: &Frame, x: &Scale) -> Markup 
     for curve in curves {
         let mut last = usize::MAX;
         for sample in &curve.samples {
-            let Some(at) = x.to_px(sample.x) else { continue };
+            let Some(at) = x.pixel(sample.x) else { continue };
             let column = (((at - frame.left) / width) as usize).min(COLUMNS - 1);
             if column == last {
                 continue;
@@ -249,7 +249,7 @@ fn end_labels(curves: &[Curve], frame: &Frame, y: &Scale) -> Vec<EndLabel> {
         return Vec::new();
     }
     let label = |curve: &Curve| {
-        let place = y.to_px(curve.samples.last()?.y.median)?;
+        let place = y.pixel(curve.samples.last()?.y.median)?;
         Some(EndLabel { text: curve.name.clone(), style: curve.style, y: place })
     };
     legend::spread_labels(curves.iter().filter_map(label).collect(), frame.top, frame.bottom)

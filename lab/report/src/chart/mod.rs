@@ -124,14 +124,14 @@ impl<'a> Chart<'a> {
 
 /// The lines of reference, under the data.
 fn reference_lines(frame: &Frame, y: &Scale, lines: &[(f64, String)]) -> Markup {
-    html! { @for (value, _) in lines { @if let Some(place) = y.to_px(*value) { (axis::reference(frame, place)) } } }
+    html! { @for (value, _) in lines { @if let Some(place) = y.pixel(*value) { (axis::reference(frame, place)) } } }
 }
 
 /// Their names, above the data.
 fn reference_names(frame: &Frame, y: &Scale, lines: &[(f64, String)]) -> Markup {
     html! {
         @for (value, name) in lines {
-            @if let Some(place) = y.to_px(*value) { (axis::reference_name(frame, place, name)) }
+            @if let Some(place) = y.pixel(*value) { (axis::reference_name(frame, place, name)) }
         }
     }
 }

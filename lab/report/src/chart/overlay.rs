@@ -63,11 +63,11 @@ impl Axes {
     }
 
     fn x_px(&self, value: f64) -> Option<f64> {
-        self.x.2.to_px(value * self.x.1.factor)
+        self.x.2.pixel(value * self.x.1.factor)
     }
 
     fn y_px(&self, value: f64) -> Option<f64> {
-        self.y.2.to_px(value * self.y.1.factor)
+        self.y.2.pixel(value * self.y.1.factor)
     }
 }
 

@@ -82,7 +82,7 @@ impl Scale {
     }
 
     /// Where `value` is drawn; nothing if it has no place here. Values outside of the domain land at its nearer end.
-    pub(crate) fn to_px(&self, value: f64) -> Option<f64> {
+    pub(crate) fn pixel(&self, value: f64) -> Option<f64> {
         if !self.spacing.accepts(value) {
             return None;
         }
@@ -207,7 +207,7 @@ mod tests {
                     let ticks = scale.ticks();
                     assert!(ticks.len() < 30, "{values:?}: {ticks:?}");
                     for tick in ticks {
-                        scale.to_px(tick.value).unwrap();
+                        scale.pixel(tick.value).unwrap();
                     }
                 }
             }

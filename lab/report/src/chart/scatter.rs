@@ -79,7 +79,7 @@ fn name(row: &Row) -> String {
 
 fn dot(chart: &Chart, series: usize, name: &str, across: (&Summary, &Scale), up: (&Summary, &Scale)) -> Markup {
     let ((x, x_scale), (y, y_scale)) = (across, up);
-    let (Some(at), Some(height)) = (x_scale.to_px(x.median), y_scale.to_px(y.median)) else { return html! {} };
+    let (Some(at), Some(height)) = (x_scale.pixel(x.median), y_scale.pixel(y.median)) else { return html! {} };
     let look = chart.selection.series[series].style;
     let shown_x = x.scale_by(1.0 / chart.x_unit.factor).format(chart.x.quantity);
     let shown_y = y.scale_by(1.0 / chart.y_unit.factor).format(chart.y.quantity);
@@ -87,10 +87,10 @@ fn dot(chart: &Chart, series: usize, name: &str, across: (&Summary, &Scale), up:
         g.hit {
             title { (format!("{name}\n{} {shown_x}\n{} {shown_y}", chart.x.name, chart.y.name)) }
             @if x.count > 1 {
-                @if let (Some(left), Some(right)) = (x_scale.to_px(x.min), x_scale.to_px(x.max)) {
+                @if let (Some(left), Some(right)) = (x_scale.pixel(x.min), x_scale.pixel(x.max)) {
                     path.spread.(look.class()) d=(format!("M{} {}H{}", px(left), px(height), px(right))) {}
                 }
-                @if let (Some(low), Some(high)) = (y_scale.to_px(y.min), y_scale.to_px(y.max)) {
+                @if let (Some(low), Some(high)) = (y_scale.pixel(y.min), y_scale.pixel(y.max)) {
                     path.spread.(look.class()) d=(format!("M{} {}V{}", px(at), px(low), px(high))) {}
                 }
             }
